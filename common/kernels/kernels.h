@@ -113,6 +113,8 @@ class Kernels {
   // BatchNorm in four pieces, so that SyncBatchNorm can combine the statistics of several ranks between them.
   /// Per channel of x (N, C, …): mean (C) and biased variance (C).
   virtual void batch_norm_stats(const Tensor& x, Tensor& mean, Tensor& var) = 0;
+  /// invstd (C) = 1 / sqrt(var + eps).
+  virtual void inverse_std(const Tensor& var, double eps, Tensor& invstd) = 0;
   /// y = (x - mean) * invstd * w + b; w and b (C).
   virtual void batch_norm_forward(const Tensor& x, const Tensor& mean, const Tensor& invstd, const Tensor& w, const Tensor& b,
                                   Tensor& y) = 0;

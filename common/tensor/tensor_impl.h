@@ -9,7 +9,7 @@
 
 namespace miniddp {
 
-struct TensorImpl {
+struct TensorImpl : std::enable_shared_from_this<TensorImpl> {
   std::shared_ptr<Storage> storage;
   size_t offset = 0;  // bytes from the storage's start
   Shape shape;

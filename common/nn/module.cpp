@@ -1,0 +1,116 @@
+#include "common/nn/module.h"
+
+#include <set>
+
+namespace miniddp {
+
+void Module::visit_slots(const SlotVisitor& visit, const std::string& prefix) {
+  for (const Slot& slot : slots_) {
+    if ((this->*slot.member).defined()) visit(prefix + slot.name, this->*slot.member, slot.is_parameter);
+  }
+  for (const auto& [name, child] : children_) child(*this).visit_slots(visit, prefix + name + ".");
+}
+
+std::vector<std::pair<std::string, Module*>> Module::named_children() const {
+  std::vector<std::pair<std::string, Module*>> children;
+  for (const auto& [name, child] : children_) children.emplace_back(name, &child(const_cast<Module&>(*this)));
+  return children;
+}
+
+namespace {
+
+// The registered tensors of one kind; `unique` drops the later names of a tied one.
+NamedTensors collect(const Module& module, bool parameters, bool buffers, bool unique) {
+  NamedTensors found;
+  std::set<const TensorImpl*> seen;
+  const_cast<Module&>(module).visit_slots([&](const std::string& name, Tensor& slot, bool is_parameter) {
+    if (!(is_parameter ? parameters : buffers)) return;
+    if (unique && !seen.insert(slot.impl()).second) return;
+    found.emplace_back(name, slot);
+  });
+  return found;
+}
+
+std::vector<Tensor> without_names(const NamedTensors& named) {
+  std::vector<Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
+}  // namespace
+
+NamedTensors Module::named_parameters() const { return collect(*this, true, false, true); }
+NamedTensors Module::named_buffers() const { return collect(*this, false, true, true); }
+std::vector<Tensor> Module::parameters() const { return without_names(named_parameters()); }
+std::vector<Tensor> Module::buffers() const { return without_names(named_buffers()); }
+NamedTensors Module::state_dict() const { return collect(*this, true, true, false); }
+
+void Module::load_state_dict(const NamedTensors& state) {
+  std::map<std::string, Tensor> given(state.begin(), state.end());
+  std::string missing, unexpected, different;
+  const NamedTensors own = state_dict();
+  for (const auto& [name, tensor] : own) {
+    const auto found = given.find(name);
+    if (found == given.end()) {
+      missing += fmt::format("{}\"{}\"", missing.empty() ? "" : ", ", name);
+      continue;
+    }
+    if (found->second.shape() != tensor.shape() || found->second.dtype() != tensor.dtype()) {
+      different += fmt::format(" {}: expected {}, found {}.", name, tensor.describe(), found->second.describe());
+    }
+    given.erase(found);
+  }
+  for (const auto& [name, tensor] : given) unexpected += fmt::format("{}\"{}\"", unexpected.empty() ? "" : ", ", name);
+  if (!missing.empty()) missing = fmt::format(" Missing key(s) in state_dict: {}.", missing);
+  if (!unexpected.empty()) unexpected = fmt::format(" Unexpected key(s) in state_dict: {}.", unexpected);
+  check(missing.empty() && unexpected.empty() && different.empty(), "cannot load this state_dict:{}{}{}", missing, unexpected, different);
+  given = std::map<std::string, Tensor>(state.begin(), state.end());
+  for (auto& [name, tensor] : own) Tensor(tensor).copy_(given.at(name));
+}
+
+void Module::train(bool on) {
+  training_ = on;
+  for (auto& [name, child] : named_children()) child->train(on);
+}
+
+namespace {
+
+// Replaces every tensor by its conversion; tied slots stay tied, parameters stay leaves.
+template <class Convert>
+void convert_slots(Module& module, Convert convert) {
+  std::map<const TensorImpl*, Tensor> done;
+  std::vector<Tensor> keep_alive;
+  module.visit_slots([&](const std::string&, Tensor& slot, bool) {
+    keep_alive.push_back(slot);
+    Tensor& target = done[slot.impl()];
+    if (!target.defined()) {
+      const bool requires_grad = slot.requires_grad();
+      target = convert(slot);
+      if (!target.is_same(slot)) target = target.detach().set_requires_grad(requires_grad);
+    }
+    slot = target;
+  });
+}
+
+}  // namespace
+
+void Module::to(Device device) {
+  convert_slots(*this, [&](const Tensor& tensor) { return tensor.to(device); });
+}
+
+void Module::to(DType dtype) {
+  convert_slots(*this, [&](const Tensor& tensor) { return tensor.dtype() == DType::int64 ? tensor : tensor.to(dtype); });
+}
+
+void Module::zero_grad(bool set_to_none) {
+  for (Tensor& parameter : parameters()) {
+    if (!parameter.grad().defined()) continue;
+    if (set_to_none) {
+      parameter.set_grad({});
+    } else {
+      parameter.grad().zero_();
+    }
+  }
+}
+
+}  // namespace miniddp

@@ -1,0 +1,59 @@
+#include "common/tensor/storage.h"
+
+#include <array>
+#include <atomic>
+
+#include "common/core/error.h"
+#include "common/kernels/kernels.h"
+
+namespace miniddp {
+namespace {
+
+struct Counters {
+  std::atomic<int64_t> current = 0;
+  std::atomic<int64_t> peak = 0;
+};
+
+constexpr int max_devices = 64;
+
+Counters& counters(Device device) {
+  static std::array<std::array<Counters, max_devices>, 2> all;
+  return all[static_cast<size_t>(device.type)].at(static_cast<size_t>(device.index));
+}
+
+void check_exists(Device device) {
+  const int count = device_count(device.type);
+  if (device.index >= 0 && device.index < count && device.index < max_devices) return;
+  kernels(device.type);  // says what is missing when the build has no such backend
+  throw DeviceError("device {} does not exist: this machine has {} of type {} (numbered from 0)", device.str(), count,
+                    name_of(device.type));
+}
+
+}  // namespace
+
+Storage::Storage(size_t nbytes, Device device) : data_(nullptr), nbytes_(nbytes), device_(device) {
+  check_exists(device);
+  data_ = kernels(device.type).allocate(nbytes, device.index);
+  Counters& count = counters(device);
+  const int64_t now = count.current.fetch_add(static_cast<int64_t>(nbytes)) + static_cast<int64_t>(nbytes);
+  int64_t peak = count.peak.load();
+  while (now > peak && !count.peak.compare_exchange_weak(peak, now)) {
+  }
+}
+
+Storage::~Storage() {
+  counters(device_).current.fetch_sub(static_cast<int64_t>(nbytes_));
+  kernels(device_.type).deallocate(data_, nbytes_, device_.index);
+}
+
+MemoryStats memory_stats(Device device) {
+  const Counters& count = counters(device);
+  return {count.current.load(), count.peak.load()};
+}
+
+void reset_peak_memory(Device device) {
+  Counters& count = counters(device);
+  count.peak.store(count.current.load());
+}
+
+}  // namespace miniddp
