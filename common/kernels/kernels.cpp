@@ -1,0 +1,44 @@
+#include "common/kernels/kernels.h"
+
+#include <omp.h>
+
+#include <atomic>
+
+#include "common/core/error.h"
+#include "common/kernels/backends.h"
+
+namespace miniddp {
+
+namespace {
+
+std::atomic<int>& thread_share() {
+  // OMP_NUM_THREADS, which torchrun sets, else the cores this process may use.
+  static std::atomic<int> threads{omp_get_max_threads()};
+  return threads;
+}
+
+}  // namespace
+
+Kernels& kernels(DeviceType type) {
+  if (type == DeviceType::cpu) return cpu_kernels();
+  Kernels* cuda = cuda_kernels();
+  check<DeviceError>(cuda != nullptr,
+                     "expected a build with the CUDA backend, found one without; use --device cpu, or configure with "
+                     "the preset `cuda` (it needs the CUDA Toolkit)");
+  return *cuda;
+}
+
+int device_count(DeviceType type) {
+  if (type == DeviceType::cpu) return cpu_kernels().device_count();
+  Kernels* cuda = cuda_kernels();
+  return cuda == nullptr ? 0 : cuda->device_count();
+}
+
+void set_threads_per_device(int threads) {
+  check(threads >= 1, "expected at least 1 thread for each device, found {}", threads);
+  thread_share() = threads;
+}
+
+int threads_per_device() { return thread_share(); }
+
+}  // namespace miniddp
