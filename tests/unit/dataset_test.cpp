@@ -142,7 +142,7 @@ TEST_CASE("A data directory that is missing, empty or a file") {
 
 TEST_CASE("ToTensor and Normalize are torchvision's, in float32") {
   const PixelTransform transform;
-  // Recorded from torchvision: the darkest and the brightest pixel.
+  // The darkest and the brightest pixel, as PyTorch has them.
   CHECK(transform(0) == -0.4242129623889923F);
   CHECK(transform(255) == 2.821486711502075F);
   for (int pixel = 0; pixel < 256; ++pixel) {
