@@ -15,7 +15,7 @@ set_up() {
   local tool
   for tool in awk basename bash cat cp cut date dirname env getconf grep gzip head kill ls mkdir mv nproc readlink rm sed \
     sleep sort stat tail timeout touch tr true wc; do
-    ln -s "$(command -v $tool)" "$bin/$tool"
+    ln -s "$(type -P $tool)" "$bin/$tool"
   done
   (
     . "$source_dir/tools/tutorial/packages.sh"
