@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "common/core/device.h"
 
@@ -137,6 +138,12 @@ Kernels& kernels(DeviceType type);
 
 /// Devices of a type: 0 when the build or the machine has none.
 int device_count(DeviceType type);
+
+/// True if a real GPU is there: programs then default to it. The emulator's virtual GPUs do not count.
+bool has_gpu();
+
+/// What a run on such devices should say about itself: "" for the CPU, " (NVIDIA H200)", or that the GPU is emulated and slow.
+std::string describe_backend(DeviceType type);
 
 /// CPU threads that each virtual device, and the calling thread, may use for one kernel. Default: all cores.
 void set_threads_per_device(int threads);

@@ -1,0 +1,79 @@
+#include "common/training/log.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "common/core/file.h"
+
+namespace miniddp {
+
+using std::chrono::steady_clock;
+
+std::string train_line(int epoch, int64_t batch, int64_t batches, int64_t sample, int64_t samples, double loss) {
+  return fmt::format("Train Epoch: {} [{}/{} ({:.0f}%)]\tLoss: {:.6f}", epoch, sample, samples,
+                     100.0 * static_cast<double>(batch) / static_cast<double>(batches), loss);
+}
+
+std::string test_line(const TestResult& result) {
+  return fmt::format("Test set: Average loss: {:.4f}, Accuracy: {}/{} ({:.0f}%)", result.average_loss, result.correct, result.total,
+                     100.0 * static_cast<double>(result.correct) / static_cast<double>(std::max<int64_t>(result.total, 1)));
+}
+
+TrainingLog::TrainingLog(const TrainingOptions& options, int64_t samples, int64_t batches, int64_t steps_done, bool speaks)
+    : options_(options),
+      samples_(samples),
+      batches_(batches),
+      steps_(steps_done),
+      speaks_(speaks && !options.quiet),
+      bar_(speaks_ && isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0),
+      start_(steady_clock::now()),
+      last_draw_(start_) {}
+
+TrainingLog::~TrainingLog() { clear_bar(); }
+
+void TrainingLog::step(int epoch, int64_t batch, int64_t batch_samples, const Tensor& loss) {
+  ++steps_;
+  samples_seen_ += batch_samples;
+  if (!options_.loss_csv.empty()) csv_ += fmt::format("{},{:.9g}\n", steps_, loss.item<double>());
+  if (speaks_ && batch % options_.log_interval == 0) {
+    clear_bar();
+    fmt::print("{}\n", train_line(epoch, batch, batches_, batch * options_.batch_size, samples_, loss.item<double>()));
+    std::fflush(stdout);
+  }
+  if (bar_) draw_bar(epoch, batch + 1);
+}
+
+void TrainingLog::test(const TestResult& result) {
+  if (!speaks_) return;
+  clear_bar();
+  fmt::print("\n{}\n\n", test_line(result));
+  std::fflush(stdout);
+}
+
+void TrainingLog::write_csv() const {
+  if (!options_.loss_csv.empty()) write_file(options_.loss_csv, csv_);
+}
+
+void TrainingLog::draw_bar(int epoch, int64_t batch) {
+  const auto now = steady_clock::now();
+  if (batch < batches_ && now - last_draw_ < std::chrono::milliseconds(100)) return;
+  last_draw_ = now;
+  constexpr int width = 30;
+  const int filled = static_cast<int>(width * batch / std::max<int64_t>(batches_, 1));
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  fmt::print(stderr, "\r\033[KEpoch {} [{:=>{}}{:>{}}] {}/{}  {:.0f} samples/s", epoch, "", filled, "", width - filled, batch, batches_,
+             static_cast<double>(samples_seen_) / std::max(seconds, 1e-9));
+  std::fflush(stderr);
+  bar_drawn_ = true;
+}
+
+void TrainingLog::clear_bar() {
+  if (!bar_drawn_) return;
+  fmt::print(stderr, "\r\033[K");
+  std::fflush(stderr);
+  bar_drawn_ = false;
+}
+
+}  // namespace miniddp
