@@ -1,1 +1,74 @@
-int main() {}
+// Chapter 01: the CNN on one device.
+#include <CLI/CLI.hpp>
+
+#include "chapters/01_single_device/networks.h"
+#include "chapters/01_single_device/predict.h"
+#include "common/optim/sgd.h"
+#include "common/training/checkpoint.h"
+#include "common/training/data.h"
+#include "common/training/log.h"
+#include "common/training/options.h"
+
+using namespace miniddp;
+
+static int train(int argc, char** argv) {
+  // 1. What to do.
+  TrainingOptions options;
+  PredictOptions predict;
+  CLI::App app("Chapter 01: trains a small CNN on MNIST, on one device");
+  add_training_options(app, options);
+  add_predict_options(app, predict);
+  parse_command_line(app, options, argc, argv);
+
+  const std::vector<Device> devices = choose_devices(options);
+  check<UsageError>(devices.size() == 1, "chapter 01 uses one device, found --devices {}; chapters 02 and 03 use several", options.devices);
+  const Device device = devices[0];
+  prepare_devices(options, devices);
+
+  // 2. The data, the network, the optimizer. The seed comes first: the weights are the first random numbers drawn.
+  TrainingData data(options);
+  manual_seed(options.seed);
+  const std::unique_ptr<Module> model = make_network(options.model, !options.no_dropout);
+  const functional::LossFunction loss_function = loss_of(options.model);
+  model->to(device);
+  SGD optimizer(model->parameters(), {.lr = options.lr, .momentum = options.momentum});
+
+  Progress progress;
+  if (!options.resume.empty()) progress = load_checkpoint(options.resume, options, *model, optimizer, devices);
+  if (predict.asked()) return run_predictions(predict, *model, data.test_set(), device);
+
+  // 3. Training: forward, loss, backward, step.
+  DataLoader& loader = data.train_loader();
+  TrainingLog log(options, data.train_set().size(), loader.size(), progress.steps);
+  const bool mid_epoch = progress.pass.next_batch < loader.size();
+  int epoch = static_cast<int>(progress.epoch) + (mid_epoch ? 0 : 1);
+  check<UsageError>(epoch <= options.epochs && !log.finished(), "nothing is left to do: {} has {} steps, epoch {}; raise --epochs or --max-steps",
+                    options.resume.string(), progress.steps, progress.epoch);
+  for (; epoch <= options.epochs && !log.finished(); ++epoch) {
+    model->train();
+    DataPass pass = mid_epoch && epoch == progress.epoch ? loader.resume(progress.pass) : loader.pass(data.sampler_epoch(epoch));
+    for (const Batch& batch : pass) {
+      optimizer.zero_grad();
+      const Tensor output = (*model)(batch.images.to(device));  // (B, 10)
+      const Tensor loss = loss_function(output, batch.labels.to(device), Reduction::mean);
+      loss.backward();
+      optimizer.step();
+      log.step(epoch, pass.batches_done() - 1, batch.size(), loss);
+      if (log.finished()) break;
+    }
+
+    // 4. Evaluation on the test set, and a checkpoint. Evaluating draws random numbers too (as PyTorch's loader does): in the middle of
+    // an epoch the checkpoint must be taken before them, at its end after them.
+    const bool complete = pass.batches_done() == loader.size();
+    const auto save = [&] {
+      if (!options.save.empty()) save_checkpoint(options.save, options, *model, optimizer, {log.steps(), epoch, pass.state()}, devices);
+    };
+    if (!complete) save();
+    log.test(evaluate(*model, data.test_loader(), loss_function, device));
+    if (complete) save();
+  }
+  log.write_csv();
+  return 0;
+}
+
+int main(int argc, char** argv) { return run_program(train, argc, argv); }

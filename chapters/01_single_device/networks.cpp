@@ -38,6 +38,6 @@ std::unique_ptr<Module> make_network(const std::string& name, bool dropout) {
   return std::make_unique<ArticleB>(dropout);
 }
 
-LossFunction loss_of(const std::string& name) { return name == "article_a" ? F::cross_entropy : F::nll_loss; }
+F::LossFunction loss_of(const std::string& name) { return name == "article_a" ? F::cross_entropy : F::nll_loss; }
 
 }  // namespace miniddp

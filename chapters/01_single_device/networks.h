@@ -34,11 +34,8 @@ class ArticleB : public Cloneable<ArticleB> {
   bool dropout_;
 };
 
-/// Loss of a network's output (N, 10) against targets (N).
-using LossFunction = Tensor (*)(const Tensor& output, const Tensor& target, Reduction reduction);
-
 /// `name`: "article_a" or "article_b". Weights come from the CPU's default generator.
 std::unique_ptr<Module> make_network(const std::string& name, bool dropout);
-LossFunction loss_of(const std::string& name);
+functional::LossFunction loss_of(const std::string& name);
 
 }  // namespace miniddp

@@ -41,6 +41,9 @@ Tensor nll_loss(const Tensor& x, const Tensor& target, Reduction reduction = Red
 /// nll_loss of log_softmax.
 Tensor cross_entropy(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 
+/// A loss of a network's output (N, C) and targets (N): cross_entropy or nll_loss.
+using LossFunction = Tensor (*)(const Tensor& output, const Tensor& target, Reduction reduction);
+
 /// x (N, C, …). Training: normalises with the batch's statistics and moves the running ones in place by `momentum` (the variance
 /// unbiased); otherwise normalises with the running ones. Throws ShapeError when training with one value per channel.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& running_mean, Tensor& running_var, bool training,

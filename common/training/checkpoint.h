@@ -1,0 +1,30 @@
+// Checkpoints: a run that is resumed goes on bit for bit as if it had not been interrupted.
+#pragma once
+
+#include <filesystem>
+
+#include "common/data/data_loader.h"
+#include "common/nn/module.h"
+#include "common/optim/sgd.h"
+#include "common/training/options.h"
+
+namespace miniddp {
+
+/// Where a run stands.
+struct Progress {
+  int64_t steps = 0;  // training steps done
+  int epoch = 0;      // the epoch of `pass`, counted from 1; 0: nothing done yet
+  PassState pass;     // over the training data
+};
+
+/// Writes the model under PyTorch's names (its `state_dict`) and, as text in the file's metadata, all that training needs besides:
+/// momentum, random generators, position. Whole or not at all.
+void save_checkpoint(const std::filesystem::path& path, const TrainingOptions& options, const Module& model, const SGD& optimizer,
+                     const Progress& progress, const std::vector<Device>& devices);
+
+/// Restores all of it. Throws DataError if the file is damaged, holds no training state, or comes from a run with other options that
+/// decide the losses (network, batch size, order of the samples, dropout, number of devices).
+Progress load_checkpoint(const std::filesystem::path& path, const TrainingOptions& options, Module& model, SGD& optimizer,
+                         const std::vector<Device>& devices);
+
+}  // namespace miniddp
