@@ -35,16 +35,12 @@ static int train(int argc, char** argv) {
 
   Progress progress;
   if (!options.resume.empty()) progress = load_checkpoint(options.resume, options, *model, optimizer, devices);
-  if (predict.asked()) return run_predictions(predict, *model, data.test_set(), device);
 
   // 3. Training: forward, loss, backward, step.
   DataLoader& loader = data.train_loader();
   TrainingLog log(options, data.train_set().size(), loader.size(), progress.steps);
-  const bool mid_epoch = progress.pass.next_batch < loader.size();
-  int epoch = static_cast<int>(progress.epoch) + (mid_epoch ? 0 : 1);
-  check<UsageError>(epoch <= options.epochs && !log.finished(), "nothing is left to do: {} has {} steps, epoch {}; raise --epochs or --max-steps",
-                    options.resume.string(), progress.steps, progress.epoch);
-  for (; epoch <= options.epochs && !log.finished(); ++epoch) {
+  const bool mid_epoch = progress.epoch > 0 && progress.pass.next_batch < loader.size();
+  for (int epoch = progress.epoch + (mid_epoch ? 0 : 1); epoch <= options.epochs && !log.finished(); ++epoch) {
     model->train();
     DataPass pass = mid_epoch && epoch == progress.epoch ? loader.resume(progress.pass) : loader.pass(data.sampler_epoch(epoch));
     for (const Batch& batch : pass) {
@@ -68,6 +64,9 @@ static int train(int argc, char** argv) {
     if (complete) save();
   }
   log.write_csv();
+
+  // 5. What it says about a picture.
+  run_predictions(predict, *model, data, device);
   return 0;
 }
 
