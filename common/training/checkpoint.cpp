@@ -55,7 +55,8 @@ Progress load_checkpoint(const std::filesystem::path& path, const TrainingOption
   Progress progress;
   try {
     const auto state = nlohmann::json::parse(found->second);
-    for (const auto& [name, value] : run_of(options, devices).items()) {
+    const nlohmann::json run = run_of(options, devices);
+    for (const auto& [name, value] : run.items()) {
       const std::string saved = state.at("run").at(name).dump();
       check(saved == value.dump(), "it was saved with {} = {}, this run has {}", name, saved, value.dump());
     }

@@ -21,6 +21,7 @@ Tensor random_tensor(const Shape& shape, unsigned seed, DType dtype, Device devi
 }
 
 double largest_gradient_error(const std::function<Tensor(const std::vector<Tensor>&)>& function, std::vector<Tensor> inputs, double step) {
+  for (Tensor& input : inputs) input = input.detach().clone();  // the caller's tensors keep their gradients
   Tensor weights;
   const auto value = [&] {
     Tensor out = function(inputs);

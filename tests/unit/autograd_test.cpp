@@ -8,7 +8,7 @@
 using namespace miniddp;
 using namespace miniddp::testing;
 namespace F = miniddp::functional;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("gradients accumulate until they are cleared") {
   Tensor x = Tensor::from({1, 2, 3}, {3}).set_requires_grad();
@@ -36,7 +36,7 @@ TEST_CASE("a second backward needs retain_graph") {
   y.backward({}, true);
   y.backward();
   CHECK(x.grad().item<float>() == 8);
-  CHECK_THROWS_WITH(y.backward(), Contains("second time"));
+  CHECK_THROWS_WITH(y.backward(), ContainsSubstring("second time"));
 }
 
 TEST_CASE("no_grad records nothing, in this thread and scope only") {
@@ -46,13 +46,13 @@ TEST_CASE("no_grad records nothing, in this thread and scope only") {
     CHECK_FALSE(F::mul(x, x).requires_grad());
   }
   CHECK(F::mul(x, x).requires_grad());
-  CHECK_THROWS_WITH(F::mul(x.detach(), x.detach()).backward(), Contains("does not require a gradient"));
+  CHECK_THROWS_WITH(F::mul(x.detach(), x.detach()).backward(), ContainsSubstring("does not require a gradient"));
 }
 
 TEST_CASE("backward from a tensor that is no scalar needs a gradient of its shape") {
   Tensor x = Tensor::from({1, 2}, {2}).set_requires_grad();
   Tensor y = F::scale(x, 3);
-  CHECK_THROWS_WITH(y.backward(), Contains("scalar"));
+  CHECK_THROWS_WITH(y.backward(), ContainsSubstring("scalar"));
   CHECK_THROWS_AS(y.backward(Tensor::from({1}, {1})), ShapeError);
   y.backward(Tensor::from({1, 10}, {2}));
   CHECK(x.grad().to_vector<float>() == std::vector<float>{3, 30});
@@ -103,7 +103,7 @@ TEST_CASE("an error in backward reaches the caller, with one device and with sev
     Tensor there = x.to(Device{DeviceType::cpu, index});
     Tensor y = F::scale(there, 2);
     record("Broken", {y}, y, [](Grads) -> Grads { throw Error("boom"); });
-    CHECK_THROWS_WITH(y.backward(), Contains("boom"));
+    CHECK_THROWS_WITH(y.backward(), ContainsSubstring("boom"));
     x.set_grad({});
     F::scale(x.to(Device{DeviceType::cpu, index}), 5).backward();
     CHECK(x.grad().item<float>() == 5);

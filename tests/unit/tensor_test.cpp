@@ -6,7 +6,7 @@
 
 using namespace miniddp;
 namespace F = miniddp::functional;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 static constexpr Device cpu1{DeviceType::cpu, 1};
 
@@ -23,7 +23,7 @@ TEST_CASE("views share storage, copies do not") {
 
 TEST_CASE("shapes that do not fit are refused, with both in the message") {
   Tensor x = Tensor::zeros({3, 2});
-  CHECK_THROWS_WITH(x.view({4, 2}), Contains("(4, 2)") && Contains("(3, 2)"));
+  CHECK_THROWS_WITH(x.view({4, 2}), ContainsSubstring("(4, 2)") && ContainsSubstring("(3, 2)"));
   CHECK_THROWS_AS(x.view({-1, -1}), ShapeError);
   CHECK_THROWS_AS(x.narrow(2, 2), ShapeError);
   CHECK_THROWS_AS(x.size(2), ShapeError);
@@ -40,7 +40,7 @@ TEST_CASE("shapes that do not fit are refused, with both in the message") {
 TEST_CASE("article A without its pooling stops with PyTorch's message") {
   const Tensor output = Tensor::zeros({256, 10});
   const Tensor target = Tensor::zeros({64}, DType::int64);
-  CHECK_THROWS_WITH(F::cross_entropy(output, target), Contains("Expected input batch_size (256) to match target batch_size (64)"));
+  CHECK_THROWS_WITH(F::cross_entropy(output, target), ContainsSubstring("Expected input batch_size (256) to match target batch_size (64)"));
 }
 
 TEST_CASE("virtual devices have memory of their own, and mixing them is an error") {
@@ -50,7 +50,7 @@ TEST_CASE("virtual devices have memory of their own, and mixing them is an error
   CHECK_FALSE(there.shares_storage_with(x));
   CHECK(there.to_vector<float>() == std::vector<float>{1, 2});
   CHECK(x.to(Device{}).is_same(x));
-  CHECK_THROWS_WITH(F::add(x, there), Contains("cpu:0") && Contains("cpu:1"));
+  CHECK_THROWS_WITH(F::add(x, there), ContainsSubstring("cpu:0") && ContainsSubstring("cpu:1"));
   CHECK_THROWS_AS(x.add_(there), DeviceError);
   CHECK_THROWS_AS(Tensor::zeros({1}, DType::float32, Device{DeviceType::cpu, 64}), DeviceError);
 }
@@ -117,8 +117,8 @@ TEST_CASE("load_state_dict names what does not fit, and then changes nothing") {
   Linear layer(2, 2);
   const std::vector<float> before = layer.weight.to_vector<float>();
   CHECK_THROWS_WITH(layer.load_state_dict({{"module.weight", Tensor::zeros({2, 2})}, {"bias", Tensor::zeros({2})}}),
-                    Contains("Missing key(s) in state_dict: \"weight\"") && Contains("Unexpected key(s) in state_dict: \"module.weight\""));
-  CHECK_THROWS_WITH(layer.load_state_dict({{"weight", Tensor::zeros({2, 3})}, {"bias", Tensor::zeros({2})}}), Contains("(2, 3)"));
+                    ContainsSubstring("Missing key(s) in state_dict: \"weight\"") && ContainsSubstring("Unexpected key(s) in state_dict: \"module.weight\""));
+  CHECK_THROWS_WITH(layer.load_state_dict({{"weight", Tensor::zeros({2, 3})}, {"bias", Tensor::zeros({2})}}), ContainsSubstring("(2, 3)"));
   CHECK(layer.weight.to_vector<float>() == before);
   layer.load_state_dict({{"weight", Tensor::ones({2, 2})}, {"bias", Tensor::zeros({2})}});
   CHECK(layer.weight.to_vector<float>() == std::vector<float>{1, 1, 1, 1});
