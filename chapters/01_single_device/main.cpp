@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 
 #include "chapters/01_single_device/networks.h"
-#include "chapters/01_single_device/predict.h"
 #include "common/optim/sgd.h"
 #include "common/training/checkpoint.h"
 #include "common/training/data.h"
@@ -14,10 +13,8 @@ using namespace miniddp;
 static int train(int argc, char** argv) {
   // 1. What to do.
   TrainingOptions options;
-  PredictOptions predict;
   CLI::App app("Chapter 01: trains a small CNN on MNIST, on one device");
   add_training_options(app, options);
-  add_predict_options(app, predict);
   parse_command_line(app, options, argc, argv);
 
   const std::vector<Device> devices = choose_devices(options);
@@ -64,9 +61,6 @@ static int train(int argc, char** argv) {
     if (complete) save();
   }
   log.write_csv();
-
-  // 5. What it says about a picture.
-  run_predictions(predict, *model, data, device);
   return 0;
 }
 

@@ -34,6 +34,11 @@ int device_count(DeviceType type) {
   return cuda == nullptr ? 0 : cuda->device_count();
 }
 
+bool has_gpu() {
+  Kernels* cuda = cuda_kernels();
+  return cuda != nullptr && cuda->is_gpu() && cuda->device_count() > 0;
+}
+
 void set_threads_per_device(int threads) {
   check(threads >= 1, "expected at least 1 thread for each device, found {}", threads);
   thread_share() = threads;

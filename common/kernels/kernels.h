@@ -48,6 +48,10 @@ class Kernels {
   // --- memory ---------------------------------------------------------------------------------------------------
   /// Devices of this type. CPU: 64 virtual ones.
   virtual int device_count() const = 0;
+  /// What a run on these devices should say of them: "" for the CPU, " (NVIDIA H200)", or that the GPU is emulated and slow.
+  virtual std::string description() const { return ""; }
+  /// True for GPUs that are really there: programs then use them by default.
+  virtual bool is_gpu() const { return false; }
   /// At least `nbytes` bytes, 64-byte aligned, reused from a cache where possible. Throws DeviceError when there are none left.
   virtual void* allocate(size_t nbytes, int device) = 0;
   virtual void deallocate(void* data, size_t nbytes, int device) = 0;
@@ -139,11 +143,8 @@ Kernels& kernels(DeviceType type);
 /// Devices of a type: 0 when the build or the machine has none.
 int device_count(DeviceType type);
 
-/// True if a real GPU is there: programs then default to it. The emulator's virtual GPUs do not count.
+/// True if a real GPU is there (the emulator's virtual ones do not count).
 bool has_gpu();
-
-/// What a run on such devices should say about itself: "" for the CPU, " (NVIDIA H200)", or that the GPU is emulated and slow.
-std::string describe_backend(DeviceType type);
 
 /// CPU threads that each virtual device, and the calling thread, may use for one kernel. Default: all cores.
 void set_threads_per_device(int threads);

@@ -137,7 +137,7 @@ void prepare_devices(const TrainingOptions& options, const std::vector<Device>& 
   for (Device device : devices) names += (names.empty() ? "" : ", ") + device.str();
   const std::string threads =
       devices[0].type == DeviceType::cpu ? fmt::format(" ({} thread{} each)", share, share == 1 ? "" : "s") : "";
-  fmt::print(stderr, "Devices: {}{}{}\n", names, threads, describe_backend(devices[0].type));
+  fmt::print(stderr, "Devices: {}{}{}\n", names, threads, kernels(devices[0].type).description());
 }
 
 int run_program(int (*body)(int argc, char** argv), int argc, char** argv) {
