@@ -52,3 +52,17 @@ if(NOT MINIDDP_PYTHON)
   message(STATUS "No python3: tests that need it are skipped")
   set(MINIDDP_PYTHON python3)
 endif()
+
+# Gloo has headers and a library in the distribution, but nothing for CMake to find it by. Without it chapter 04 has its own
+# "ring" backend only.
+find_path(GLOO_INCLUDE_DIR gloo/rendezvous/context.h)
+find_library(GLOO_LIBRARY gloo)
+if(GLOO_INCLUDE_DIR AND GLOO_LIBRARY)
+  set(MINIDDP_HAVE_GLOO ON)
+  add_library(miniddp_gloo INTERFACE)
+  target_include_directories(miniddp_gloo SYSTEM INTERFACE ${GLOO_INCLUDE_DIR})
+  target_link_libraries(miniddp_gloo INTERFACE ${GLOO_LIBRARY})
+else()
+  set(MINIDDP_HAVE_GLOO OFF)
+  message(STATUS "Gloo not found (package libgloo-dev): the backend \"gloo\" of chapters 04 to 06 is not built, \"ring\" is")
+endif()
