@@ -3,6 +3,15 @@
 #include <algorithm>
 
 namespace miniddp {
+namespace {
+
+/// Asks for memory that is wanted soon: a batch's images lie far apart, and waiting for one after the other takes longer than the rest.
+void prefetch(std::span<const uint8_t> pixels) {
+  constexpr size_t cache_line = 64;
+  for (size_t i = 0; i < pixels.size(); i += cache_line) __builtin_prefetch(pixels.data() + i);
+}
+
+}  // namespace
 
 DataLoader::DataLoader(const ImageDataset& dataset, const Sampler& sampler, DataLoaderOptions options)
     : dataset_(&dataset), sampler_(&sampler), options_(options) {
@@ -43,6 +52,9 @@ Batch DataLoader::load(std::vector<int64_t> indices) const {
   auto* label = batch.labels.data<int64_t>();
   for (const int64_t index : batch.indices) {
     check(index >= 0 && index < dataset_->size(), "the sampler asks for sample {} of a data set that has {}", index, dataset_->size());
+    prefetch(dataset_->image(index));
+  }
+  for (const int64_t index : batch.indices) {
     options_.transform(dataset_->image(index), image);
     image += dataset_->rows * dataset_->cols;
     *label++ = dataset_->labels[static_cast<size_t>(index)];
