@@ -60,6 +60,8 @@ static int train(int argc, char** argv) {
     log.test(evaluate(*model, data.test_loader(), loss_function, device));
     if (complete) save();
   }
+  check(log.steps() > progress.steps, "nothing is left to train: {} stands at step {}, epoch {}; raise --epochs or --max-steps",
+        options.resume.string(), progress.steps, progress.epoch);
   log.write_csv();
   return 0;
 }

@@ -73,7 +73,7 @@ class Kernels {
   virtual void scale(const Tensor& a, double factor, Tensor& out) = 0;
   /// y += alpha * x.
   virtual void axpy(double alpha, const Tensor& x, Tensor& y) = 0;
-  /// y = max(x, 0); NaN stays NaN.
+  /// y = max(x, 0); NaN stays NaN. `y` may be `x`.
   virtual void relu_forward(const Tensor& x, Tensor& y) = 0;
   /// dx = dy where y > 0, else 0.
   virtual void relu_backward(const Tensor& dy, const Tensor& y, Tensor& dx) = 0;

@@ -94,6 +94,13 @@ Tensor relu(const Tensor& x) {
   return y;
 }
 
+Tensor relu(Tensor&& x) {
+  check_float("relu", x);
+  if (!x.is_unique() || needs_record({x})) return relu(static_cast<const Tensor&>(x));
+  kernels_of(x).relu_forward(x, x);
+  return std::move(x);
+}
+
 // --- layers -------------------------------------------------------------------------------------------------------
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
