@@ -2,19 +2,23 @@
 #include <CLI/CLI.hpp>
 
 #include "chapters/01_single_device/networks.h"
+#include "chapters/01_single_device/predict.h"
 #include "common/optim/sgd.h"
 #include "common/training/checkpoint.h"
 #include "common/training/data.h"
 #include "common/training/log.h"
 #include "common/training/options.h"
+#include "common/training/safetensors.h"
 
 using namespace miniddp;
 
 static int train(int argc, char** argv) {
   // 1. What to do.
   TrainingOptions options;
+  PredictOptions predict;
   CLI::App app("Chapter 01: trains a small CNN on MNIST, on one device");
   add_training_options(app, options);
+  add_predict_options(app, predict);
   parse_command_line(app, options, argc, argv);
 
   const std::vector<Device> devices = choose_devices(options);
@@ -29,6 +33,12 @@ static int train(int argc, char** argv) {
   const functional::LossFunction loss_function = loss_of(options.model);
   model->to(device);
   SGD optimizer(model->parameters(), {.lr = options.lr, .momentum = options.momentum});
+
+  if (predict.asked() && !options.resume.empty()) {  // a trained network is there: only look at pictures
+    model->load_state_dict(read_safetensors(options.resume).tensors);
+    run_predictions(predict, *model, data.test_set(), device);
+    return 0;
+  }
 
   Progress progress;
   if (!options.resume.empty()) progress = load_checkpoint(options.resume, options, *model, optimizer, devices);
@@ -63,6 +73,9 @@ static int train(int argc, char** argv) {
   check(log.steps() > progress.steps, "nothing is left to train: {} stands at step {}, epoch {}; raise --epochs or --max-steps",
         options.resume.string(), progress.steps, progress.epoch);
   log.write_csv();
+
+  // 5. What the network says about pictures.
+  run_predictions(predict, *model, data.test_set(), device);
   return 0;
 }
 

@@ -1,7 +1,6 @@
 // Chapter 01's program as a user meets it: what it prints, how it fails, and that a resumed run is the run that was not interrupted.
-#include <fstream>
-
 #include "common/core/file.h"
+#include "common/data/image.h"
 #include "tests/support/catch.h"
 #include "tests/support/idx_files.h"
 #include "tests/support/run_program.h"
@@ -116,4 +115,27 @@ TEST_CASE("chapter 01: --help explains and exits 0") {
   const ProgramResult result = run({"--help"});
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.output, ContainsSubstring("--loss-csv") && ContainsSubstring("--resume"));
+}
+
+TEST_CASE("chapter 01: predicts a digit from a picture, and draws what it misreads") {
+  const SmallData data;
+  std::vector<uint8_t> picture(60 * 40, 250);  // dark ink on white: a one
+  for (size_t row = 8; row < 52; ++row) {
+    for (size_t col = 18; col < 23; ++col) picture[row * 40 + col] = 10;
+  }
+  write_png(data.file("one.png"), picture, 60, 40, 1);
+  const std::vector<std::string> train{"--data", MINIDDP_SOURCE_DIR "/datasets/mnist", "--model", "article_a", "--max-steps", "150", "--quiet",
+                                       "--save", data.file("a.safetensors")};
+  REQUIRE(run(train).exit_code == 0);
+  const ProgramResult result = run({"--data", MINIDDP_SOURCE_DIR "/datasets/mnist", "--model", "article_a", "--resume", data.file("a.safetensors"),
+                                    "--predict", data.file("one.png"), "--misclassified", data.file("wrong")});
+  INFO(result.summary());
+  REQUIRE(result.exit_code == 0);
+  CHECK_THAT(result.output, ContainsSubstring("one.png: this is a 1"));
+  CHECK_THAT(result.output, ContainsSubstring("of 10000 test images are misread"));
+  CHECK(load_image(data.file("wrong/misclassified.png")).rows > 28);
+  write_file(data.file("no.png"), "<html>");
+  const ProgramResult bad = run({"--model", "article_a", "--resume", data.file("a.safetensors"), "--predict", data.file("no.png")});
+  CHECK(bad.exit_code == 1);
+  CHECK_THAT(bad.errors, ContainsSubstring("no.png"));
 }
