@@ -125,6 +125,10 @@ void run_block(BlockRunner& runner, Grid& grid, unsigned block) {
 
 /// The work of one launch, shared by all who run its blocks.
 struct Work {
+  Work(Grid& grid_, const void* key_) : grid(grid_), key(key_), order(grid_.blocks()) {
+    grid.order.arrange(order, order.size());
+  }
+
   Grid& grid;
   const void* key;
   std::vector<unsigned> order;
@@ -157,8 +161,7 @@ struct Work {
 
 void run_grid(Grid& grid, const void* key) {
   const unsigned blocks = grid.blocks();
-  auto work = std::shared_ptr<Work>(new Work{grid, race_detector ? key : nullptr, std::vector<unsigned>(blocks)});
-  grid.order.arrange(work->order, blocks);
+  auto work = std::make_shared<Work>(grid, race_detector ? key : nullptr);
   if (race_detector) {
     grid.tokens.resize(blocks * Grid::tokens_per_block + 2);
     release(grid.start_token());
