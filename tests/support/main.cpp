@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   if (only_lists(argc, argv)) return status;
   if (status != 0) return 1;
   if (started == 0) {
-    std::fprintf(stderr, "error: no test case ran\n");
+    std::fprintf(stderr, "error: no test case ran (ctest cannot find names with ';' or '\\\\', see tests/README.md)\n");
     return 1;
   }
   const int skipped = miniddp::test::skip_count();

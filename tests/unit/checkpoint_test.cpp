@@ -84,7 +84,7 @@ TEST_CASE("safetensors: damaged files are refused with a message, whatever the d
   }
 }
 
-TEST_CASE("checkpoint: model, momentum, generators and position come back; other options are refused") {
+TEST_CASE("checkpoint: model, momentum, generators and position come back, other options are refused") {
   TemporaryDirectory directory;
   const auto path = directory.path() / "x.safetensors";
   const std::vector<Device> devices{Device{}};

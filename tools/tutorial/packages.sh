@@ -8,6 +8,7 @@ packages=(
   "run ninja-build: runs the build"
   "run pkg-config: finds libraries"
   "run libdnnl-dev: oneDNN, convolutions and matrix products on the CPU"
+  "run ocl-icd-opencl-dev: OpenCL, which oneDNN of Debian 12 is built with"
   "run libfmt-dev: text formatting"
   "run libcli11-dev: command-line options"
   "run nlohmann-json3-dev: JSON"
