@@ -12,22 +12,33 @@
 namespace miniddp {
 
 enum class CollectiveKind : uint8_t {
-  broadcast, all_reduce, reduce, all_gather, reduce_scatter, gather, scatter, barrier, monitored_barrier,
+  broadcast,
+  all_reduce,
+  reduce,
+  all_gather,
+  reduce_scatter,
+  gather,
+  scatter,
+  barrier,
+  monitored_barrier,
   // Between two ranks.
-  send, recv, exchange
+  send,
+  recv,
+  exchange
 };
 
 std::string_view name_of(CollectiveKind kind);
 
-/// What must be the same on every rank: compared before data moves, because a backend that gets 8 elements where it expects 4
-/// hangs (NCCL) or ends the whole process (Gloo). Fixed size, so that comparing is always safe.
+/// What must be the same on every rank: compared before data moves, because a backend that gets 8 elements
+/// where it expects 4 hangs (NCCL) or ends the whole process (Gloo). Fixed size, so that comparing is always
+/// safe.
 struct Fingerprint {
   uint32_t sequence = 0;  // how many collectives the group ran before this one
   CollectiveKind kind = CollectiveKind::barrier;
   uint8_t dtype = 0;
   uint8_t op = 0;
   uint8_t reserved = 0;
-  int32_t root = -1;   // or the tag of a send
+  int32_t root = -1;  // or the tag of a send
   uint32_t padding = 0;
   uint64_t numel = 0;  // of one rank's own part
 

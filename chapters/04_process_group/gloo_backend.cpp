@@ -14,13 +14,17 @@ class GlooStore : public ::gloo::rendezvous::Store {
  public:
   explicit GlooStore(miniddp::Store& store) : store_(store) {}
 
-  void set(const std::string& key, const std::vector<char>& data) override { store_.set(key, std::string(data.begin(), data.end())); }
+  void set(const std::string& key, const std::vector<char>& data) override {
+    store_.set(key, std::string(data.begin(), data.end()));
+  }
   std::vector<char> get(const std::string& key) override {
     const std::string value = store_.get(key);
     return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override { store_.wait(keys); }
-  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override { store_.wait(keys, timeout); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
+    store_.wait(keys, timeout);
+  }
 
  private:
   miniddp::Store& store_;
@@ -30,7 +34,8 @@ class GlooStore : public ::gloo::rendezvous::Store {
 constexpr uint64_t agreement_slot = 0x40ull << 56;
 constexpr uint64_t abort_slot = 0x41ull << 56;
 
-// One rank tells the next what it is about to do, and whether it has heard of anybody who does something else.
+// One rank tells the next what it is about to do, and whether it has heard of anybody who does something
+// else.
 struct Agreement {
   Fingerprint mine;
   int32_t other_rank = -1;
@@ -40,12 +45,14 @@ struct Agreement {
 
 }  // namespace
 
-GlooBackend::GlooBackend(int rank, int size, Store& keys, const std::string& address, Milliseconds timeout) : rank_(rank), size_(size) {
+GlooBackend::GlooBackend(int rank, int size, Store& keys, const std::string& address, Milliseconds timeout)
+    : rank_(rank), size_(size) {
   // A connection that breaks while Gloo writes must be an error, not the end of the process.
   struct sigaction current {};
   if (sigaction(SIGPIPE, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
 
-  // By number: Gloo would otherwise ask what this machine's own name means, which in containers is often nothing.
+  // By number: Gloo would otherwise ask what this machine's own name means, which in containers is often
+  // nothing.
   ::gloo::transport::tcp::attr attributes;
   attributes.hostname = address;
   std::shared_ptr<::gloo::transport::Device> device = ::gloo::transport::tcp::CreateDevice(attributes);
@@ -86,13 +93,14 @@ int64_t GlooBackend::run(const Collective& collective, const Deadline& deadline)
     const std::lock_guard lock(mutex_);
     limit_.reset();
   }
-  if (!problem.empty() && deadline.passed()) throw TimeoutError("timed out after {}; Gloo says: {}", deadline.str(), problem);
+  if (!problem.empty() && deadline.passed())
+    throw TimeoutError("timed out after {}; Gloo says: {}", deadline.str(), problem);
   if (!problem.empty()) throw DistNetworkError("lost a connection; Gloo says: {}", problem);
   return bytes;
 }
 
-// A dissemination: in round k each rank hears what the 2^k ranks to its left have heard. So after log2(R) rounds everybody knows
-// whether all agree, and nobody begins before.
+// A dissemination: in round k each rank hears what the 2^k ranks to its left have heard. So after log2(R)
+// rounds everybody knows whether all agree, and nobody begins before.
 void GlooBackend::agree(const Fingerprint& what, const Deadline& deadline) {
   Agreement out{what, -1, 0, {}}, in;
   const Buffer sending = buffer(&out, sizeof out), receiving = buffer(&in, sizeof in);
@@ -132,8 +140,8 @@ void GlooBackend::guard() {
   }
 }
 
-// Gloo has no call for this, but a receive that times out closes every connection of the context and wakes every waiter; so
-// receive what nobody will ever send.
+// Gloo has no call for this, but a receive that times out closes every connection of the context and wakes
+// every waiter; so receive what nobody will ever send.
 void GlooBackend::abort() {
   {
     const std::lock_guard lock(mutex_);
@@ -150,7 +158,8 @@ void GlooBackend::abort() {
   }
 }
 
-std::unique_ptr<HostBackend> make_gloo_backend(int rank, int size, Store& keys, const std::string& address, Milliseconds timeout) {
+std::unique_ptr<HostBackend> make_gloo_backend(int rank, int size, Store& keys, const std::string& address,
+                                               Milliseconds timeout) {
   try {
     return std::make_unique<GlooBackend>(rank, size, keys, address, timeout);
   } catch (const ::gloo::Exception& error) {

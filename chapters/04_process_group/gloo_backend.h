@@ -16,8 +16,9 @@
 
 namespace miniddp {
 
-/// An all-reduce of a fixed size over memory of its own. Making one costs more than running it (buffers must be registered and their pages
-/// touched for the first time), so they are kept. All ranks make and drop them in the same order: their wire slots are numbered by it.
+/// An all-reduce of a fixed size over memory of its own. Making one costs more than running it (buffers must
+/// be registered and their pages touched for the first time), so they are kept. All ranks make and drop them
+/// in the same order: their wire slots are numbered by it.
 struct GlooAllReduce {
   std::vector<std::byte> values;
   std::unique_ptr<::gloo::Algorithm> algorithm;
@@ -36,7 +37,8 @@ class GlooBackend : public HostBackend {
  private:
   using Buffer = std::unique_ptr<::gloo::transport::UnboundBuffer>;
 
-  /// Compares the fingerprint with all ranks'. Gloo itself ends the process when sizes differ, so it must not get to see that.
+  /// Compares the fingerprint with all ranks'. Gloo itself ends the process when sizes differ, so it must not
+  /// get to see that.
   void agree(const Fingerprint& what, const Deadline& deadline);
   int64_t dispatch(const Collective& collective, const Deadline& deadline);
 

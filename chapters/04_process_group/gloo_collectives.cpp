@@ -22,7 +22,9 @@ constexpr size_t most_kept = 32;
 constexpr size_t longest_piece = size_t(256) << 20;
 constexpr uint64_t point_to_point_slot = 0x42ull << 56;
 
-char* chars(const Tensor& tensor) { return static_cast<char*>(tensor.raw_data()); }
+char* chars(const Tensor& tensor) {
+  return static_cast<char*>(tensor.raw_data());
+}
 
 // Gloo asks for a plain function for each operation.
 template <class T, ReduceOp op>
@@ -33,21 +35,27 @@ void reduce_function(T* into, const T* from, size_t count) {
 template <class T>
 const ::gloo::ReductionFunction<T>* reduction(ReduceOp op) {
   using Function = ::gloo::ReductionFunction<T>;
-  static const Function functions[] = {
-      {::gloo::CUSTOM, reduce_function<T, ReduceOp::sum>}, {::gloo::CUSTOM, reduce_function<T, ReduceOp::avg>},
-      {::gloo::CUSTOM, reduce_function<T, ReduceOp::product>}, {::gloo::CUSTOM, reduce_function<T, ReduceOp::min>},
-      {::gloo::CUSTOM, reduce_function<T, ReduceOp::max>}, {::gloo::CUSTOM, reduce_function<T, ReduceOp::band>},
-      {::gloo::CUSTOM, reduce_function<T, ReduceOp::bor>}, {::gloo::CUSTOM, reduce_function<T, ReduceOp::bxor>}};
+  static const Function functions[] = {{::gloo::CUSTOM, reduce_function<T, ReduceOp::sum>},
+                                       {::gloo::CUSTOM, reduce_function<T, ReduceOp::avg>},
+                                       {::gloo::CUSTOM, reduce_function<T, ReduceOp::product>},
+                                       {::gloo::CUSTOM, reduce_function<T, ReduceOp::min>},
+                                       {::gloo::CUSTOM, reduce_function<T, ReduceOp::max>},
+                                       {::gloo::CUSTOM, reduce_function<T, ReduceOp::band>},
+                                       {::gloo::CUSTOM, reduce_function<T, ReduceOp::bor>},
+                                       {::gloo::CUSTOM, reduce_function<T, ReduceOp::bxor>}};
   return &functions[static_cast<size_t>(op)];
 }
 
-// Of Gloo's algorithms the ring class is the fastest between two ranks. With more it would send everything R - 1 times, and add up in
-// another order on each rank; halving-doubling sends it twice at most, with the same result everywhere.
+// Of Gloo's algorithms the ring class is the fastest between two ranks. With more it would send everything R
+// - 1 times, and add up in another order on each rank; halving-doubling sends it twice at most, with the same
+// result everywhere.
 template <class T>
-std::unique_ptr<::gloo::Algorithm> make_algorithm(const std::shared_ptr<::gloo::Context>& context, std::vector<std::byte>& values, ReduceOp op) {
+std::unique_ptr<::gloo::Algorithm> make_algorithm(const std::shared_ptr<::gloo::Context>& context,
+                                                  std::vector<std::byte>& values, ReduceOp op) {
   const std::vector<T*> pointers = {reinterpret_cast<T*>(values.data())};
   const int count = static_cast<int>(values.size() / sizeof(T));
-  if (context->size == 2) return std::make_unique<::gloo::AllreduceRing<T>>(context, pointers, count, reduction<T>(op));
+  if (context->size == 2)
+    return std::make_unique<::gloo::AllreduceRing<T>>(context, pointers, count, reduction<T>(op));
   return std::make_unique<::gloo::AllreduceHalvingDoubling<T>>(context, pointers, count, reduction<T>(op));
 }
 
@@ -62,7 +70,8 @@ int64_t GlooBackend::dispatch(const Collective& c, const Deadline& deadline) {
   if (c.own().numel() == 0) return 0;
   const Tensor& own = c.own();
   switch (c.kind) {
-    case CollectiveKind::broadcast: return broadcast(c, deadline);
+    case CollectiveKind::broadcast:
+      return broadcast(c, deadline);
     case CollectiveKind::all_reduce: {
       int64_t bytes = 0;
       for (size_t begin = 0; begin < own.nbytes(); begin += longest_piece) {
@@ -71,12 +80,18 @@ int64_t GlooBackend::dispatch(const Collective& c, const Deadline& deadline) {
       }
       return bytes;
     }
-    case CollectiveKind::reduce: return reduce(c, deadline);
-    case CollectiveKind::all_gather: return all_gather(c, deadline);
-    case CollectiveKind::reduce_scatter: return reduce_scatter(c);
-    case CollectiveKind::gather: return gather(c, deadline);
-    case CollectiveKind::scatter: return scatter(c, deadline);
-    default: throw Error("gloo: unexpected operation {}", name_of(c.kind));
+    case CollectiveKind::reduce:
+      return reduce(c, deadline);
+    case CollectiveKind::all_gather:
+      return all_gather(c, deadline);
+    case CollectiveKind::reduce_scatter:
+      return reduce_scatter(c);
+    case CollectiveKind::gather:
+      return gather(c, deadline);
+    case CollectiveKind::scatter:
+      return scatter(c, deadline);
+    default:
+      throw Error("gloo: unexpected operation {}", name_of(c.kind));
   }
 }
 
@@ -97,18 +112,32 @@ GlooAllReduce& GlooBackend::kept_all_reduce(size_t count, DType dtype, ReduceOp 
   auto found = kept_.find(key);
   if (found == kept_.end()) {
     if (kept_.size() >= most_kept) {
-      kept_.erase(std::min_element(kept_.begin(), kept_.end(), [](const auto& a, const auto& b) { return a.second.last_use < b.second.last_use; }));
+      kept_.erase(std::min_element(kept_.begin(), kept_.end(), [](const auto& a, const auto& b) {
+        return a.second.last_use < b.second.last_use;
+      }));
     }
     found = kept_.try_emplace(key).first;
     GlooAllReduce& made = found->second;
     made.values.resize(count * size_of(dtype));
     switch (dtype) {
-      case DType::float32: made.algorithm = make_algorithm<float>(context_, made.values, op); break;
-      case DType::float64: made.algorithm = make_algorithm<double>(context_, made.values, op); break;
-      case DType::int64: made.algorithm = make_algorithm<int64_t>(context_, made.values, op); break;
-      case DType::uint8: made.algorithm = make_algorithm<uint8_t>(context_, made.values, op); break;
-      case DType::float16: made.algorithm = make_algorithm<Half>(context_, made.values, op); break;
-      case DType::bfloat16: made.algorithm = make_algorithm<BFloat16>(context_, made.values, op); break;
+      case DType::float32:
+        made.algorithm = make_algorithm<float>(context_, made.values, op);
+        break;
+      case DType::float64:
+        made.algorithm = make_algorithm<double>(context_, made.values, op);
+        break;
+      case DType::int64:
+        made.algorithm = make_algorithm<int64_t>(context_, made.values, op);
+        break;
+      case DType::uint8:
+        made.algorithm = make_algorithm<uint8_t>(context_, made.values, op);
+        break;
+      case DType::float16:
+        made.algorithm = make_algorithm<Half>(context_, made.values, op);
+        break;
+      case DType::bfloat16:
+        made.algorithm = make_algorithm<BFloat16>(context_, made.values, op);
+        break;
     }
   }
   found->second.last_use = ++uses_;
@@ -127,18 +156,32 @@ int64_t GlooBackend::broadcast(const Collective& c, const Deadline& deadline) {
 
 int64_t GlooBackend::reduce(const Collective& c, const Deadline& deadline) {
   const Tensor& own = c.own();
-  // One "element" is a byte to Gloo's arithmetic of sizes unless the type is right; the function below knows the dtype.
-  const auto function = [dtype = own.dtype(), op = c.op](void* out, const void* a, const void* b, size_t count) {
+  // One "element" is a byte to Gloo's arithmetic of sizes unless the type is right; the function below knows
+  // the dtype.
+  const auto function = [dtype = own.dtype(), op = c.op](void* out, const void* a, const void* b,
+                                                         size_t count) {
     if (out != a) std::memcpy(out, a, count * size_of(dtype));
     reduce_into(out, b, count, dtype, op);
   };
   ::gloo::ReduceOptions options(context_);
   const auto result = scratch(own.nbytes());
   switch (size_of(own.dtype())) {
-    case 1: options.setInput(static_cast<uint8_t*>(own.raw_data()), static_cast<size_t>(own.numel())), options.setOutput(reinterpret_cast<uint8_t*>(result.data()), static_cast<size_t>(own.numel())); break;
-    case 2: options.setInput(static_cast<uint16_t*>(own.raw_data()), static_cast<size_t>(own.numel())), options.setOutput(reinterpret_cast<uint16_t*>(result.data()), static_cast<size_t>(own.numel())); break;
-    case 4: options.setInput(static_cast<uint32_t*>(own.raw_data()), static_cast<size_t>(own.numel())), options.setOutput(reinterpret_cast<uint32_t*>(result.data()), static_cast<size_t>(own.numel())); break;
-    default: options.setInput(static_cast<uint64_t*>(own.raw_data()), static_cast<size_t>(own.numel())), options.setOutput(reinterpret_cast<uint64_t*>(result.data()), static_cast<size_t>(own.numel())); break;
+    case 1:
+      options.setInput(static_cast<uint8_t*>(own.raw_data()), static_cast<size_t>(own.numel())),
+          options.setOutput(reinterpret_cast<uint8_t*>(result.data()), static_cast<size_t>(own.numel()));
+      break;
+    case 2:
+      options.setInput(static_cast<uint16_t*>(own.raw_data()), static_cast<size_t>(own.numel())),
+          options.setOutput(reinterpret_cast<uint16_t*>(result.data()), static_cast<size_t>(own.numel()));
+      break;
+    case 4:
+      options.setInput(static_cast<uint32_t*>(own.raw_data()), static_cast<size_t>(own.numel())),
+          options.setOutput(reinterpret_cast<uint32_t*>(result.data()), static_cast<size_t>(own.numel()));
+      break;
+    default:
+      options.setInput(static_cast<uint64_t*>(own.raw_data()), static_cast<size_t>(own.numel())),
+          options.setOutput(reinterpret_cast<uint64_t*>(result.data()), static_cast<size_t>(own.numel()));
+      break;
   }
   options.setReduceFunction(function);
   options.setRoot(c.root);
@@ -161,7 +204,8 @@ int64_t GlooBackend::all_gather(const Collective& c, const Deadline& deadline) {
   options.setTag(c.sequence);
   options.setTimeout(Milliseconds(deadline.left_ms() + 1));
   ::gloo::allgather(options);
-  for (size_t rank = 0; rank < c.outputs.size(); ++rank) std::memcpy(c.outputs[rank].raw_data(), all.data() + rank * nbytes, nbytes);
+  for (size_t rank = 0; rank < c.outputs.size(); ++rank)
+    std::memcpy(c.outputs[rank].raw_data(), all.data() + rank * nbytes, nbytes);
   return static_cast<int64_t>(nbytes) * (size_ - 1);
 }
 
@@ -169,10 +213,12 @@ int64_t GlooBackend::all_gather(const Collective& c, const Deadline& deadline) {
 int64_t GlooBackend::reduce_scatter(const Collective& c) {
   const size_t nbytes = c.own().nbytes();
   const auto all = scratch(nbytes * static_cast<size_t>(size_));
-  for (size_t rank = 0; rank < c.inputs.size(); ++rank) std::memcpy(all.data() + rank * nbytes, c.inputs[rank].raw_data(), nbytes);
+  for (size_t rank = 0; rank < c.inputs.size(); ++rank)
+    std::memcpy(all.data() + rank * nbytes, c.inputs[rank].raw_data(), nbytes);
   int64_t bytes = 0;
   for (size_t begin = 0; begin < all.size(); begin += longest_piece) {
-    bytes += all_reduce(all.subspan(begin, std::min(longest_piece, all.size() - begin)), c.own().dtype(), c.op);
+    bytes +=
+        all_reduce(all.subspan(begin, std::min(longest_piece, all.size() - begin)), c.own().dtype(), c.op);
   }
   std::memcpy(c.own().raw_data(), all.data() + static_cast<size_t>(rank_) * nbytes, nbytes);
   return bytes;
@@ -191,7 +237,8 @@ int64_t GlooBackend::gather(const Collective& c, const Deadline& deadline) {
     options.setOutput(reinterpret_cast<char*>(all.data()), all.size());
   }
   ::gloo::gather(options);
-  for (size_t rank = 0; rank < c.outputs.size(); ++rank) std::memcpy(c.outputs[rank].raw_data(), all.data() + rank * nbytes, nbytes);
+  for (size_t rank = 0; rank < c.outputs.size(); ++rank)
+    std::memcpy(c.outputs[rank].raw_data(), all.data() + rank * nbytes, nbytes);
   return rank_ == c.root ? 0 : static_cast<int64_t>(nbytes);
 }
 
@@ -220,7 +267,8 @@ int64_t GlooBackend::point_to_point(const Collective& c, const Deadline& deadlin
   Fingerprint mine = c.fingerprint(), expected = mine, theirs;
   if (in) expected.numel = static_cast<uint64_t>(in->numel());
 
-  const auto transfer = [&](void* sent, size_t sent_bytes, void* received, size_t received_bytes, uint64_t at) {
+  const auto transfer = [&](void* sent, size_t sent_bytes, void* received, size_t received_bytes,
+                            uint64_t at) {
     Buffer sending, receiving;
     if (received_bytes > 0) (receiving = buffer(received, received_bytes))->recv(source, at);
     if (sent_bytes > 0) (sending = buffer(sent, sent_bytes))->send(destination, at);
@@ -229,7 +277,8 @@ int64_t GlooBackend::point_to_point(const Collective& c, const Deadline& deadlin
   };
   transfer(&mine, out ? sizeof mine : 0, &theirs, in ? sizeof theirs : 0, slot);
   check(!in || theirs == expected, "{}", mismatch_message(rank_, expected, source, theirs));
-  transfer(out ? out->raw_data() : nullptr, out ? out->nbytes() : 0, in ? in->raw_data() : nullptr, in ? in->nbytes() : 0, slot | 1);
+  transfer(out ? out->raw_data() : nullptr, out ? out->nbytes() : 0, in ? in->raw_data() : nullptr,
+           in ? in->nbytes() : 0, slot | 1);
   return out ? static_cast<int64_t>(out->nbytes()) : 0;
 }
 

@@ -42,8 +42,9 @@ class HostProcessGroup::HostWork : public Work {
   int64_t bytes_sent_ = 0;
 };
 
-HostProcessGroup::HostProcessGroup(int rank, int size, std::shared_ptr<TcpStore> store, std::shared_ptr<Store> keys,
-                                   std::unique_ptr<HostBackend> backend, DebugLevel debug)
+HostProcessGroup::HostProcessGroup(int rank, int size, std::shared_ptr<TcpStore> store,
+                                   std::shared_ptr<Store> keys, std::unique_ptr<HostBackend> backend,
+                                   DebugLevel debug)
     : ProcessGroup(rank, size),
       store_(std::move(store)),
       keys_(std::move(keys)),
@@ -90,7 +91,8 @@ void HostProcessGroup::communicate() {
 
     task.work->begin();
     try {
-      check<DistBackendError>(unusable.empty(), "{}: this process group cannot be used any more: {}", name_of(task.collective.kind), unusable);
+      check<DistBackendError>(unusable.empty(), "{}: this process group cannot be used any more: {}",
+                              name_of(task.collective.kind), unusable);
       task.work->finish(run(task.collective), nullptr);
     } catch (const std::exception& error) {
       task.work->finish(0, unusable.empty() ? failed(task.collective, error) : std::current_exception());
@@ -112,7 +114,9 @@ int64_t HostProcessGroup::run(Collective& collective) {
   for (Tensor& tensor : staged.inputs) tensor = tensor.detach().to(Device{});
   for (size_t i = 0; i < staged.outputs.size(); ++i) {
     const bool in_place = !collective.inputs.empty() && collective.inputs[0].is_same(collective.outputs[i]);
-    staged.outputs[i] = in_place ? staged.inputs[0] : Tensor::empty(collective.outputs[i].shape(), collective.outputs[i].dtype());
+    staged.outputs[i] = in_place
+                            ? staged.inputs[0]
+                            : Tensor::empty(collective.outputs[i].shape(), collective.outputs[i].dtype());
   }
   const int64_t bytes = backend_->run(staged, deadline);
   for (size_t i = 0; i < staged.outputs.size(); ++i) collective.outputs[i].copy_(staged.outputs[i]);
@@ -131,18 +135,24 @@ void HostProcessGroup::check_detail(const Collective& collective, const Deadline
     const std::string theirs = keys_->get(key(collective.sequence, other));
     if (theirs != mine) differing += fmt::format(", but rank {} is running {}", other, theirs);
   }
-  check<DistBackendError>(differing.empty(), "Detected mismatch between collectives on ranks (operation {}). Rank {} is running {}{}",
-                          collective.sequence, rank(), mine, differing);
+  check<DistBackendError>(
+      differing.empty(),
+      "Detected mismatch between collectives on ranks (operation {}). Rank {} is running {}{}",
+      collective.sequence, rank(), mine, differing);
 }
 
 void HostProcessGroup::run_monitored_barrier(const Collective& collective, const Deadline& deadline) {
-  const auto key = [&](const std::string& what) { return fmt::format("monitored_barrier/{}/{}", collective.sequence, what); };
+  const auto key = [&](const std::string& what) {
+    return fmt::format("monitored_barrier/{}/{}", collective.sequence, what);
+  };
   if (rank() != 0) {
     keys_->set(key(std::to_string(rank())), "");
     // Rank 0 decides; it needs its whole limit, and its verdict some time to come here.
     keys_->wait({key("verdict")}, collective.timeout + Milliseconds(5000));
     const std::string verdict = keys_->get(key("verdict"));
-    check<DistBackendError>(verdict.empty(), "Rank {} successfully reached monitored_barrier, but rank 0 says: {}", rank(), verdict);
+    check<DistBackendError>(verdict.empty(),
+                            "Rank {} successfully reached monitored_barrier, but rank 0 says: {}", rank(),
+                            verdict);
     return;
   }
   std::string missing;
@@ -157,7 +167,8 @@ void HostProcessGroup::run_monitored_barrier(const Collective& collective, const
   }
   std::string verdict;
   if (count > 0) {
-    verdict = fmt::format("[Rank 0]: Rank{} {} failed to pass monitored_barrier in {} ms", count > 1 ? "s" : "", missing, collective.timeout.count());
+    verdict = fmt::format("[Rank 0]: Rank{} {} failed to pass monitored_barrier in {} ms",
+                          count > 1 ? "s" : "", missing, collective.timeout.count());
   }
   keys_->set(key("verdict"), verdict);
   check<TimeoutError>(count == 0, "{}", verdict);
@@ -177,12 +188,14 @@ std::exception_ptr HostProcessGroup::failed(const Collective& collective, const 
   return late ? std::make_exception_ptr(TimeoutError(what)) : std::make_exception_ptr(DistBackendError(what));
 }
 
-// A lost connection is only a symptom: another rank, or the store, knows more. Anything else is news for the others.
+// A lost connection is only a symptom: another rank, or the store, knows more. Anything else is news for the
+// others.
 std::string HostProcessGroup::find_cause(bool connection_lost, const std::string& own_account) {
   std::string departures;
   {
     std::unique_lock lock(mutex_);
-    if (connection_lost) changed_.wait_for(lock, std::chrono::milliseconds(200), [this] { return stop_ || !cause_.empty(); });
+    if (connection_lost)
+      changed_.wait_for(lock, std::chrono::milliseconds(200), [this] { return stop_ || !cause_.empty(); });
     if (!cause_.empty()) return cause_;
     if (stop_) return unusable_;
   }

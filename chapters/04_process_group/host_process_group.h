@@ -1,4 +1,5 @@
-// A process group over a HostBackend: one communication thread, time limits, and one answer to "who failed first?".
+// A process group over a HostBackend: one communication thread, time limits, and one answer to "who failed
+// first?".
 #pragma once
 
 #include <condition_variable>
@@ -11,21 +12,21 @@
 
 namespace miniddp {
 
-/// MINIDDP_DEBUG. `detail` compares operation, shape and dtype on all ranks through the store before each collective and names
-/// who differs; `info` prints what the group is made of.
+/// MINIDDP_DEBUG. `detail` compares operation, shape and dtype on all ranks through the store before each
+/// collective and names who differs; `info` prints what the group is made of.
 enum class DebugLevel { off, info, detail };
 /// Reads the variable: off, info or detail, upper or lower case. Throws Error on anything else.
 DebugLevel debug_level();
 
-/// Two threads serve it. The communication thread runs the operations in the order of submission, so they overlap with the
-/// caller's arithmetic. The watcher waits at the store for news of a failure anywhere (a rank that died, a time-out, a mismatch) and aborts what
-/// runs: that is how a rank hears within milliseconds of a death on the far side of the ring.
-/// Tensors of a GPU travel through host memory.
+/// Two threads serve it. The communication thread runs the operations in the order of submission, so they
+/// overlap with the caller's arithmetic. The watcher waits at the store for news of a failure anywhere (a
+/// rank that died, a time-out, a mismatch) and aborts what runs: that is how a rank hears within milliseconds
+/// of a death on the far side of the ring. Tensors of a GPU travel through host memory.
 class HostProcessGroup : public ProcessGroup {
  public:
   /// `keys` is this group's own part of the store.
-  HostProcessGroup(int rank, int size, std::shared_ptr<TcpStore> store, std::shared_ptr<Store> keys, std::unique_ptr<HostBackend> backend,
-                   DebugLevel debug);
+  HostProcessGroup(int rank, int size, std::shared_ptr<TcpStore> store, std::shared_ptr<Store> keys,
+                   std::unique_ptr<HostBackend> backend, DebugLevel debug);
   /// Operations that have not ended fail.
   ~HostProcessGroup() override;
 
@@ -58,8 +59,8 @@ class HostProcessGroup : public ProcessGroup {
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   bool stop_ = false;
-  std::string cause_;       // the run's first failure, as the watcher heard it
-  std::string unusable_;    // why further operations fail
+  std::string cause_;     // the run's first failure, as the watcher heard it
+  std::string unusable_;  // why further operations fail
   std::thread communicator_;
   std::thread watcher_;
 };

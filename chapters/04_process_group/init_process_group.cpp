@@ -30,17 +30,20 @@ DefaultGroup& state() {
 }
 
 void check_backend(const std::string& backend) {
-  check(backend == "gloo" || backend == "ring" || backend == "nccl", "Invalid backend: '{}'; there are gloo, ring and nccl", backend);
+  check(backend == "gloo" || backend == "ring" || backend == "nccl",
+        "Invalid backend: '{}'; there are gloo, ring and nccl", backend);
 }
 
-// Connects the ranks while listening for news: a rank that dies meanwhile must not make the others wait out their limit.
-std::unique_ptr<HostBackend> connect_backend(const std::string& backend, const DefaultGroup& state, const std::shared_ptr<Store>& keys) {
+// Connects the ranks while listening for news: a rank that dies meanwhile must not make the others wait out
+// their limit.
+std::unique_ptr<HostBackend> connect_backend(const std::string& backend, const DefaultGroup& state,
+                                             const std::shared_ptr<Store>& keys) {
   const Milliseconds limit = state.options.rendezvous_timeout;
   const std::string address = address_for_peers(*state.store);
   std::promise<std::unique_ptr<HostBackend>> promise;
   auto made = promise.get_future();
-  const auto make = [=, rank = state.info.rank, size = state.info.world_size, timeout = state.options.timeout](
-                        std::promise<std::unique_ptr<HostBackend>> result) {
+  const auto make = [=, rank = state.info.rank, size = state.info.world_size,
+                     timeout = state.options.timeout](std::promise<std::unique_ptr<HostBackend>> result) {
     try {
       result.set_value(backend == "gloo" ? make_gloo_backend(rank, size, *keys, address, timeout)
                                          : make_ring_backend(rank, size, *keys, address, Deadline(limit)));
@@ -64,18 +67,23 @@ std::unique_ptr<HostBackend> connect_backend(const std::string& backend, const D
     return made.get();
   }
   thread.detach();  // it holds all it needs, and ends with its own limit
-  throw DistBackendError("{}: could not connect rank {} with the others within {}: {}", backend, state.info.rank, to_string(limit), failure);
+  throw DistBackendError("{}: could not connect rank {} with the others within {}: {}", backend,
+                         state.info.rank, to_string(limit), failure);
 }
 
 std::shared_ptr<ProcessGroup> make_group(const std::string& backend) {
   DefaultGroup& all = state();
-  const auto keys = [&] { return std::make_shared<PrefixStore>(fmt::format("group/{}", all.groups), all.store->clone()); };
+  const auto keys = [&] {
+    return std::make_shared<PrefixStore>(fmt::format("group/{}", all.groups), all.store->clone());
+  };
   std::shared_ptr<ProcessGroup> group;
   if (backend == "nccl") {
-    group = make_nccl_group(all.info.rank, all.info.world_size, Device{DeviceType::cuda, all.info.local_rank}, all.store, keys(), all.options.timeout);
+    group = make_nccl_group(all.info.rank, all.info.world_size, Device{DeviceType::cuda, all.info.local_rank},
+                            all.store, keys(), all.options.timeout);
   } else {
     auto connected = connect_backend(backend, all, keys());
-    group = std::make_shared<HostProcessGroup>(all.info.rank, all.info.world_size, all.store, keys(), std::move(connected), all.debug);
+    group = std::make_shared<HostProcessGroup>(all.info.rank, all.info.world_size, all.store, keys(),
+                                               std::move(connected), all.debug);
   }
   group->set_timeout(all.options.timeout);
   ++all.groups;
@@ -94,15 +102,17 @@ ProcessGroup& init_process_group(const InitOptions& options) {
   if (options.init_method.starts_with("tcp://")) {
     all.info = tcp_rendezvous(options.init_method, options.rank, options.world_size);
   } else {
-    check(options.init_method == "env://", "No rendezvous handler for {}; there are env:// and tcp://host:port", options.init_method);
+    check(options.init_method == "env://",
+          "No rendezvous handler for {}; there are env:// and tcp://host:port", options.init_method);
     all.info = env_rendezvous(options.rank, options.world_size);
   }
   if (all.info.store_fd >= 0) unsetenv("MINIDDP_STORE_FD");  // it is the store's now
   try {
     all.store = rendezvous(all.info, options.rendezvous_timeout);
     if (all.debug != DebugLevel::off) {
-      fmt::print(stderr, "miniddp: rank {} of {} ({}), local rank {}, backend {}, store {}:{}, address {}\n", all.info.rank, all.info.world_size,
-                 all.info.launcher, all.info.local_rank, options.backend, all.store->host(), all.store->port(), address_for_peers(*all.store));
+      fmt::print(stderr, "miniddp: rank {} of {} ({}), local rank {}, backend {}, store {}:{}, address {}\n",
+                 all.info.rank, all.info.world_size, all.info.launcher, all.info.local_rank, options.backend,
+                 all.store->host(), all.store->port(), address_for_peers(*all.store));
     }
     all.group = make_group(options.backend);
   } catch (...) {
@@ -112,10 +122,13 @@ ProcessGroup& init_process_group(const InitOptions& options) {
   return *all.group;
 }
 
-bool is_initialized() { return state().group != nullptr; }
+bool is_initialized() {
+  return state().group != nullptr;
+}
 
 ProcessGroup& default_process_group() {
-  check(is_initialized(), "Default process group has not been initialized, please make sure to call init_process_group.");
+  check(is_initialized(),
+        "Default process group has not been initialized, please make sure to call init_process_group.");
   return *state().group;
 }
 
@@ -130,7 +143,9 @@ std::shared_ptr<ProcessGroup> new_group(const std::string& backend) {
   return make_group(backend);
 }
 
-void destroy_process_group() { state() = DefaultGroup{}; }
+void destroy_process_group() {
+  state() = DefaultGroup{};
+}
 
 std::string address_for_peers(const TcpStore& store) {
   const char* name = std::getenv("GLOO_SOCKET_IFNAME");
@@ -140,14 +155,16 @@ std::string address_for_peers(const TcpStore& store) {
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
   std::string known;
   for (const ifaddrs* at = list; at; at = at->ifa_next) {
-    if (!at->ifa_addr || (at->ifa_addr->sa_family != AF_INET && at->ifa_addr->sa_family != AF_INET6)) continue;
+    if (!at->ifa_addr || (at->ifa_addr->sa_family != AF_INET && at->ifa_addr->sa_family != AF_INET6))
+      continue;
     const socklen_t length = at->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     char text[NI_MAXHOST];
     if (getnameinfo(at->ifa_addr, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) continue;
     if (std::string_view(at->ifa_name) == name) return text;
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", at->ifa_name, text);
   }
-  throw Error("GLOO_SOCKET_IFNAME names the network interface {}, which has no address; there are {}", name, known);
+  throw Error("GLOO_SOCKET_IFNAME names the network interface {}, which has no address; there are {}", name,
+              known);
 }
 
 }  // namespace miniddp

@@ -23,8 +23,8 @@ struct InitOptions {
   Milliseconds timeout{300'000};
 };
 
-/// Makes the default group; every process of the run calls it. Throws Error with PyTorch's messages for missing variables, an unknown backend
-/// and a second call; what rendezvous() throws.
+/// Makes the default group; every process of the run calls it. Throws Error with PyTorch's messages for
+/// missing variables, an unknown backend and a second call; what rendezvous() throws.
 ProcessGroup& init_process_group(const InitOptions& options = {});
 
 /// The default group. Throws Error before init_process_group.
@@ -37,7 +37,8 @@ int local_rank();
 /// Another group of the same ranks, with a backend of its own. Every rank calls it, in the same order.
 std::shared_ptr<ProcessGroup> new_group(const std::string& backend);
 
-/// Says goodbye and closes the connections. Also done at the end of the program. Rank 0 stays a little, while others leave.
+/// Says goodbye and closes the connections. Also done at the end of the program. Rank 0 stays a little, while
+/// others leave.
 void destroy_process_group();
 
 /// destroy_process_group at the end of a scope, also when an exception passes: the others hear at once.

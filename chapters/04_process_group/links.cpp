@@ -11,7 +11,9 @@ namespace miniddp {
 
 namespace {
 [[noreturn]] void throw_lost(int peer, std::string_view why) {
-  throw DistNetworkError("lost the connection to rank {} ({}); rank {} has probably ended, look at its output first", peer, why, peer);
+  throw DistNetworkError(
+      "lost the connection to rank {} ({}); rank {} has probably ended, look at its output first", peer, why,
+      peer);
 }
 }  // namespace
 
@@ -28,9 +30,11 @@ class Links::Sending {
     if (done()) return false;
     iovec parts[2];
     int count = 0;
-    if (sent_ < sizeof header_) parts[count++] = {reinterpret_cast<char*>(&header_) + sent_, sizeof header_ - sent_};
+    if (sent_ < sizeof header_)
+      parts[count++] = {reinterpret_cast<char*>(&header_) + sent_, sizeof header_ - sent_};
     const size_t begun = sent_ > sizeof header_ ? sent_ - sizeof header_ : 0;
-    if (begun < payload_.size()) parts[count++] = {const_cast<std::byte*>(payload_.data()) + begun, payload_.size() - begun};
+    if (begun < payload_.size())
+      parts[count++] = {const_cast<std::byte*>(payload_.data()) + begun, payload_.size() - begun};
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = static_cast<size_t>(count);
@@ -52,15 +56,18 @@ class Links::Sending {
 /// The half that comes in. The header is looked at before a byte of payload is written anywhere.
 class Links::Receiving {
  public:
-  Receiving(int rank, const Fingerprint& what, int peer, int fd, const Incoming& in) : rank_(rank), what_(in.what.value_or(what)), peer_(peer), fd_(fd), in_(in) {}
+  Receiving(int rank, const Fingerprint& what, int peer, int fd, const Incoming& in)
+      : rank_(rank), what_(in.what.value_or(what)), peer_(peer), fd_(fd), in_(in) {}
 
   bool done() const { return received_ == sizeof header_ + in_.bytes.size(); }
 
   bool advance() {
     if (done()) return false;
     const bool in_header = received_ < sizeof header_;
-    std::byte* to = in_header ? reinterpret_cast<std::byte*>(&header_) + received_ : in_.bytes.data() + (received_ - sizeof header_);
-    const size_t room = in_header ? sizeof header_ - received_ : in_.bytes.size() - (received_ - sizeof header_);
+    std::byte* to = in_header ? reinterpret_cast<std::byte*>(&header_) + received_
+                              : in_.bytes.data() + (received_ - sizeof header_);
+    const size_t room =
+        in_header ? sizeof header_ - received_ : in_.bytes.size() - (received_ - sizeof header_);
     const ssize_t got = recv(fd_, to, room, 0);
     if (got == 0) throw_lost(peer_, "closed by the other side");
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
@@ -74,8 +81,8 @@ class Links::Receiving {
  private:
   void check_header() const {
     check(header_.what == what_, "{}", mismatch_message(rank_, what_, peer_, header_.what));
-    check(header_.nbytes == in_.bytes.size(), "rank {} sent {} bytes in {}, but rank {} expected {}", peer_, header_.nbytes, what_.str(), rank_,
-          in_.bytes.size());
+    check(header_.nbytes == in_.bytes.size(), "rank {} sent {} bytes in {}, but rank {} expected {}", peer_,
+          header_.nbytes, what_.str(), rank_, in_.bytes.size());
   }
 
   int rank_;
@@ -87,7 +94,8 @@ class Links::Receiving {
   size_t received_ = 0;
 };
 
-void Links::exchange(const Fingerprint& what, int to, std::span<const std::byte> out, int from, Incoming in, const Deadline& deadline) {
+void Links::exchange(const Fingerprint& what, int to, std::span<const std::byte> out, int from, Incoming in,
+                     const Deadline& deadline) {
   std::optional<Sending> sending;
   std::optional<Receiving> receiving;
   if (to >= 0) sending.emplace(what, to, peer_fd(to), out);
@@ -104,7 +112,8 @@ void Links::exchange(const Fingerprint& what, int to, std::span<const std::byte>
 
     pollfd waits[2] = {{sent ? -1 : peer_fd(to), POLLOUT, 0}, {received ? -1 : peer_fd(from), POLLIN, 0}};
     if (poll(waits, 2, deadline.left_ms()) == 0 && deadline.passed()) {
-      throw TimeoutError("timed out after {} waiting for {} rank {}", deadline.str(), received ? "receive by" : "data of", received ? to : from);
+      throw TimeoutError("timed out after {} waiting for {} rank {}", deadline.str(),
+                         received ? "receive by" : "data of", received ? to : from);
     }
   }
   bytes_sent_ += static_cast<int64_t>(out.size());
@@ -114,7 +123,9 @@ void Links::send(const Fingerprint& what, int to, std::span<const std::byte> out
   exchange(what, to, out, -1, {}, deadline);
 }
 
-void Links::receive(const Fingerprint& what, int from, Incoming in, const Deadline& deadline) { exchange(what, -1, {}, from, in, deadline); }
+void Links::receive(const Fingerprint& what, int from, Incoming in, const Deadline& deadline) {
+  exchange(what, -1, {}, from, in, deadline);
+}
 
 void Links::abort() {
   aborted_ = true;

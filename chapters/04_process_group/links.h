@@ -14,7 +14,8 @@ namespace miniddp {
 
 class Links {
  public:
-  /// What arrives. `progress`, if given, is told after each piece how many bytes are there: work on them can begin.
+  /// What arrives. `progress`, if given, is told after each piece how many bytes are there: work on them can
+  /// begin.
   struct Incoming {
     std::span<std::byte> bytes;
     std::function<void(size_t received)> progress = {};
@@ -22,23 +23,27 @@ class Links {
     std::optional<Fingerprint> what = {};
   };
 
-  /// Every rank calls it; addresses are exchanged through `keys`. Throws TimeoutError, naming a rank that did not come.
+  /// Every rank calls it; addresses are exchanged through `keys`. Throws TimeoutError, naming a rank that did
+  /// not come.
   Links(int rank, int size, Store& keys, const std::string& address, const Deadline& deadline);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Sends `out` to one rank and receives `in` from another (perhaps the same) at the same time, so that a ring of ranks that all send
-  /// and receive cannot block. Each message begins with the fingerprint of the operation; a different one from the other side
-  /// throws Error. Throws DistNetworkError naming the peer, TimeoutError.
-  void exchange(const Fingerprint& what, int to, std::span<const std::byte> out, int from, Incoming in, const Deadline& deadline);
+  /// Sends `out` to one rank and receives `in` from another (perhaps the same) at the same time, so that a
+  /// ring of ranks that all send and receive cannot block. Each message begins with the fingerprint of the
+  /// operation; a different one from the other side throws Error. Throws DistNetworkError naming the peer,
+  /// TimeoutError.
+  void exchange(const Fingerprint& what, int to, std::span<const std::byte> out, int from, Incoming in,
+                const Deadline& deadline);
   void send(const Fingerprint& what, int to, std::span<const std::byte> out, const Deadline& deadline);
   void receive(const Fingerprint& what, int from, Incoming in, const Deadline& deadline);
 
   /// Bytes of payload sent so far.
   int64_t bytes_sent() const { return bytes_sent_; }
 
-  /// Closes all connections: a call that waits in another thread, and the other ranks', end with DistNetworkError.
+  /// Closes all connections: a call that waits in another thread, and the other ranks', end with
+  /// DistNetworkError.
   void abort();
 
  private:

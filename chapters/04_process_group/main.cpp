@@ -56,7 +56,8 @@ Measured measure(ProcessGroup& group, const Tensor& input, int repeats) {
     const auto start = Work::Clock::now();
     const WorkPtr work = group.all_reduce(tensor);
     work->wait();
-    measured.best_ms = std::min(measured.best_ms, std::chrono::duration<double, std::milli>(Work::Clock::now() - start).count());
+    measured.best_ms = std::min(
+        measured.best_ms, std::chrono::duration<double, std::milli>(Work::Clock::now() - start).count());
     measured.bytes = work->bytes_sent();
     measured.values = tensor.to_vector<float>();
   }
@@ -72,23 +73,34 @@ void compare(ProcessGroup& library, ProcessGroup& ring, const Options& options) 
 
   const Measured a = measure(library, input, options.repeats), b = measure(ring, input, options.repeats);
   double difference = 0;
-  for (size_t i = 0; i < values.size(); ++i) difference = std::max(difference, std::abs(double(a.values[i]) - double(b.values[i])));
+  for (size_t i = 0; i < values.size(); ++i)
+    difference = std::max(difference, std::abs(double(a.values[i]) - double(b.values[i])));
   if (library.rank() != 0) return;
-  say("all-reduce of {} floats ({:.1f} MB) over {} ranks, best of {}:", options.numel, options.numel * 4e-6, library.size(), options.repeats);
+  say("all-reduce of {} floats ({:.1f} MB) over {} ranks, best of {}:", options.numel, options.numel * 4e-6,
+      library.size(), options.repeats);
   for (const auto& [group, measured] : {std::pair(&library, &a), std::pair(&ring, &b)}) {
-    say("  {:4}   {:7.3f} ms   {:9} bytes sent by each rank", group->backend(), measured->best_ms, measured->bytes);
+    say("  {:4}   {:7.3f} ms   {:9} bytes sent by each rank", group->backend(), measured->best_ms,
+        measured->bytes);
   }
-  say("  {} takes {:.2f} times as long as ring; largest difference of the sums {:.1e}", library.backend(), a.best_ms / b.best_ms, difference);
+  say("  {} takes {:.2f} times as long as ring; largest difference of the sums {:.1e}", library.backend(),
+      a.best_ms / b.best_ms, difference);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Process groups: broadcast, all-reduce by the library and by hand. Start it on every rank: launch --nproc 2 04_process_group");
-  app.add_option("--backend", options.backend, "the library to compare with: gloo, nccl, or ring itself")->capture_default_str();
-  app.add_option("--numel", options.numel, "floats to reduce")->check(CLI::Range(int64_t(1), int64_t(1) << 30))->capture_default_str();
-  app.add_option("--repeats", options.repeats, "repetitions; the best counts")->check(CLI::Range(1, 100000))->capture_default_str();
+  CLI::App app(
+      "Process groups: broadcast, all-reduce by the library and by hand. Start it on every rank: launch "
+      "--nproc 2 04_process_group");
+  app.add_option("--backend", options.backend, "the library to compare with: gloo, nccl, or ring itself")
+      ->capture_default_str();
+  app.add_option("--numel", options.numel, "floats to reduce")
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 30))
+      ->capture_default_str();
+  app.add_option("--repeats", options.repeats, "repetitions; the best counts")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
   app.add_option("--seed", options.seed, "of the random input")->capture_default_str();
   try {
     app.parse(argc, argv);

@@ -7,8 +7,10 @@
 
 namespace miniddp {
 
-/// A group whose tensors are on this rank's GPU. Every rank of the group calls it. Throws DistBackendError if this build has no NCCL.
-std::shared_ptr<ProcessGroup> make_nccl_group(int rank, int size, Device device, std::shared_ptr<TcpStore> store, std::shared_ptr<Store> keys,
+/// A group whose tensors are on this rank's GPU. Every rank of the group calls it. Throws DistBackendError if
+/// this build has no NCCL.
+std::shared_ptr<ProcessGroup> make_nccl_group(int rank, int size, Device device,
+                                              std::shared_ptr<TcpStore> store, std::shared_ptr<Store> keys,
                                               Milliseconds timeout);
 
 }  // namespace miniddp

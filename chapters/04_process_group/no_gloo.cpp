@@ -5,7 +5,9 @@
 namespace miniddp {
 
 std::unique_ptr<HostBackend> make_gloo_backend(int, int, Store&, const std::string&, Milliseconds) {
-  throw DistBackendError("this build has no Gloo: install libgloo-dev, configure and build again, or choose the backend \"ring\"");
+  throw DistBackendError(
+      "this build has no Gloo: install libgloo-dev, configure and build again, or choose the backend "
+      "\"ring\"");
 }
 
 }  // namespace miniddp

@@ -3,9 +3,11 @@
 
 namespace miniddp {
 
-std::shared_ptr<ProcessGroup> make_nccl_group(int, int, Device, std::shared_ptr<TcpStore>, std::shared_ptr<Store>, Milliseconds) {
+std::shared_ptr<ProcessGroup> make_nccl_group(int, int, Device, std::shared_ptr<TcpStore>,
+                                              std::shared_ptr<Store>, Milliseconds) {
   throw DistBackendError(
-      "Distributed package doesn't have NCCL built in: install the CUDA Toolkit and NCCL (libnccl-dev), configure and build again, or choose the "
+      "Distributed package doesn't have NCCL built in: install the CUDA Toolkit and NCCL (libnccl-dev), "
+      "configure and build again, or choose the "
       "backend \"gloo\" or \"ring\"");
 }
 

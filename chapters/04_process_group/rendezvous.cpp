@@ -14,7 +14,8 @@ constexpr int candidate_ports = 16;
 /// Variables, with PyTorch's words for those that are missing or wrong.
 class Environment {
  public:
-  explicit Environment(const Getenv& getenv) : getenv_(getenv ? getenv : [](const char* name) -> const char* { return std::getenv(name); }) {}
+  explicit Environment(const Getenv& getenv)
+      : getenv_(getenv ? getenv : [](const char* name) -> const char* { return std::getenv(name); }) {}
 
   std::optional<std::string> find(const char* name) const {
     const char* value = getenv_(name);
@@ -25,8 +26,10 @@ class Environment {
 
   std::string text(const char* name, std::string_view advice = "") const {
     const auto value = find(name);
-    check(value.has_value(), "Error initializing torch.distributed using env:// rendezvous: environment variable {} expected, but not set{}", name,
-          advice);
+    check(value.has_value(),
+          "Error initializing torch.distributed using env:// rendezvous: environment variable {} expected, "
+          "but not set{}",
+          name, advice);
     return *value;
   }
 
@@ -34,8 +37,8 @@ class Environment {
     const std::string value = text(name, advice);
     int result = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
-    check(error == std::errc() && end == value.data() + value.size(), "environment variable {}: invalid literal for int() with base 10: '{}'", name,
-          value);
+    check(error == std::errc() && end == value.data() + value.size(),
+          "environment variable {}: invalid literal for int() with base 10: '{}'", name, value);
     return result;
   }
 
@@ -57,9 +60,18 @@ struct Launcher {
 
 const std::vector<Launcher>& foreign_launchers() {
   static const std::vector<Launcher> launchers = {
-      {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+      {"mpirun",
+       "OMPI_COMM_WORLD_RANK",
+       "OMPI_COMM_WORLD_SIZE",
+       "OMPI_COMM_WORLD_LOCAL_RANK",
+       "OMPI_COMM_WORLD_LOCAL_SIZE",
        {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
-      {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"PMI_JOB_ID", "PMI_ID_JOB", "HYDRA_JOB_ID"}},
+      {"PMI",
+       "PMI_RANK",
+       "PMI_SIZE",
+       "MPI_LOCALRANKID",
+       "MPI_LOCALNRANKS",
+       {"PMI_JOB_ID", "PMI_ID_JOB", "HYDRA_JOB_ID"}},
       {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
   };
   return launchers;
@@ -73,13 +85,14 @@ std::string join_found(const Environment& environment, const std::vector<const c
   return joined;
 }
 
-// A launcher that gave no port: all ranks compute the same candidates from the run's id (FNV-1a, spread over unprivileged ports
-// below those that Linux hands out itself).
+// A launcher that gave no port: all ranks compute the same candidates from the run's id (FNV-1a, spread over
+// unprivileged ports below those that Linux hands out itself).
 std::vector<int> ports_from(const std::string& run_id) {
   uint32_t hash = 2166136261u;
   for (char c : run_id) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
   std::vector<int> ports;
-  for (int i = 0; i < candidate_ports; ++i) ports.push_back(static_cast<int>(10'000 + (hash + static_cast<uint32_t>(i) * 997u) % 20'000));
+  for (int i = 0; i < candidate_ports; ++i)
+    ports.push_back(static_cast<int>(10'000 + (hash + static_cast<uint32_t>(i) * 997u) % 20'000));
   return ports;
 }
 
@@ -88,7 +101,9 @@ int checked_port(int port) {
   return port;
 }
 
-void check_world_size(const RankInfo& info) { check(info.world_size >= 1, "WORLD_SIZE must be at least 1, found {}", info.world_size); }
+void check_world_size(const RankInfo& info) {
+  check(info.world_size >= 1, "WORLD_SIZE must be at least 1, found {}", info.world_size);
+}
 
 // A rank that cannot exist. Tries to tell the others, who would wait for it, then throws.
 void refuse_rank(const RankInfo& info, TcpStoreOptions options) {
@@ -108,11 +123,13 @@ void read_foreign(const Environment& environment, const Launcher& launcher, Rank
   info.world_size = environment.number(launcher.world_size);
   info.local_rank = environment.number_or(launcher.local_rank, 0);
   info.run_id = join_found(environment, launcher.run_id);
-  const bool one_machine = std::string_view(launcher.name) == "srun" ? environment.number_or("SLURM_NNODES", 0) == 1
-                                                                     : environment.number_or(launcher.local_world_size, 0) == info.world_size;
-  const std::string advice = fmt::format(" ({} was recognised by {}; it does not say where rank 0 is: export it, for instance with {})",
-                                         launcher.name, launcher.rank,
-                                         std::string_view(launcher.name) == "mpirun" ? "mpirun -x MASTER_ADDR=host" : "export MASTER_ADDR=host");
+  const bool one_machine = std::string_view(launcher.name) == "srun"
+                               ? environment.number_or("SLURM_NNODES", 0) == 1
+                               : environment.number_or(launcher.local_world_size, 0) == info.world_size;
+  const std::string advice = fmt::format(
+      " ({} was recognised by {}; it does not say where rank 0 is: export it, for instance with {})",
+      launcher.name, launcher.rank,
+      std::string_view(launcher.name) == "mpirun" ? "mpirun -x MASTER_ADDR=host" : "export MASTER_ADDR=host");
   if (environment.has("MASTER_ADDR") || !one_machine) {
     info.master_addr = environment.text("MASTER_ADDR", advice);
   } else {
@@ -160,7 +177,8 @@ RankInfo env_rendezvous(int rank, int world_size, const Getenv& getenv) {
   if (environment.find("TORCHELASTIC_USE_AGENT_STORE") == "True") {
     info.launcher = "torchrun";
     // A restarted run is another run: stragglers of the one before must not get in.
-    info.run_id = join_found(environment, {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"});
+    info.run_id =
+        join_found(environment, {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"});
     info.master_ports.clear();
     for (int i = 1; i <= candidate_ports; ++i) info.master_ports.push_back(1 + (port + i - 1) % 65535);
   } else if (info.rank == 0) {
@@ -179,8 +197,10 @@ RankInfo tcp_rendezvous(const std::string& init_method, int rank, int world_size
   const std::string_view rest = std::string_view(init_method).substr(std::string_view("tcp://").size());
   const size_t colon = rest.rfind(':');
   int port = -1;
-  if (colon != std::string_view::npos) std::from_chars(rest.data() + colon + 1, rest.data() + rest.size(), port);
-  check(colon != std::string_view::npos && colon > 0 && port >= 0, "expected tcp://host:port, found {}", init_method);
+  if (colon != std::string_view::npos)
+    std::from_chars(rest.data() + colon + 1, rest.data() + rest.size(), port);
+  check(colon != std::string_view::npos && colon > 0 && port >= 0, "expected tcp://host:port, found {}",
+        init_method);
   info.master_addr = rest.substr(0, colon);
   info.master_ports = {checked_port(port)};
   check_world_size(info);

@@ -31,12 +31,14 @@ struct RankInfo {
 /// Reads an environment variable; nullptr if unset. Tests give their own.
 using Getenv = std::function<const char*(const char*)>;
 
-/// Reads `env://`: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; `rank` and `world_size` go before the variables unless they are -1.
-/// Without RANK and WORLD_SIZE it takes OMPI_COMM_WORLD_* (mpirun), PMI_* (MPICH, Intel MPI) or SLURM_* (srun).
+/// Reads `env://`: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; `rank` and `world_size` go before the
+/// variables unless they are -1. Without RANK and WORLD_SIZE it takes OMPI_COMM_WORLD_* (mpirun), PMI_*
+/// (MPICH, Intel MPI) or SLURM_* (srun).
 ///
-/// Two launchers leave rank 0's store no port of its own. torchrun keeps MASTER_PORT for its own store, whose protocol
-/// is PyTorch's private matter (TORCHELASTIC_USE_AGENT_STORE says so): then the ports behind it are tried. mpirun and srun on one machine set no port
-/// at all: then the run's id chooses some. In both cases rank 0 takes the first that is free, and the others find their run by its id.
+/// Two launchers leave rank 0's store no port of its own. torchrun keeps MASTER_PORT for its own store, whose
+/// protocol is PyTorch's private matter (TORCHELASTIC_USE_AGENT_STORE says so): then the ports behind it are
+/// tried. mpirun and srun on one machine set no port at all: then the run's id chooses some. In both cases
+/// rank 0 takes the first that is free, and the others find their run by its id.
 ///
 /// Throws Error with PyTorch's message for a missing or wrong variable; an empty one counts as missing.
 RankInfo env_rendezvous(int rank = -1, int world_size = -1, const Getenv& getenv = nullptr);
@@ -44,9 +46,9 @@ RankInfo env_rendezvous(int rank = -1, int world_size = -1, const Getenv& getenv
 /// `tcp://host:port`; rank and world size must be given.
 RankInfo tcp_rendezvous(const std::string& init_method, int rank, int world_size);
 
-/// Builds the store (rank 0 hosts it), joins and waits for all. Throws within about `timeout`: TimeoutError that lists who joined,
-/// DistStoreError at once for a duplicate or out-of-range rank, disagreeing world sizes or a rank that died meanwhile;
-/// DistNetworkError at once for a port that is taken.
+/// Builds the store (rank 0 hosts it), joins and waits for all. Throws within about `timeout`: TimeoutError
+/// that lists who joined, DistStoreError at once for a duplicate or out-of-range rank, disagreeing world
+/// sizes or a rank that died meanwhile; DistNetworkError at once for a port that is taken.
 std::shared_ptr<TcpStore> rendezvous(const RankInfo& info, Milliseconds timeout);
 
 }  // namespace miniddp

@@ -13,7 +13,9 @@ std::span<std::byte> chunk_of(std::byte* values, int64_t numel, DType dtype, int
   return {values + begin * element, static_cast<size_t>((end - begin) * element)};
 }
 
-int modulo(int value, int size) { return (value % size + size) % size; }
+int modulo(int value, int size) {
+  return (value % size + size) % size;
+}
 
 }  // namespace
 
@@ -22,8 +24,8 @@ int64_t ring_chunk_begin(int64_t numel, int chunk, int size) {
   return static_cast<int64_t>(static_cast<__int128>(numel) * chunk / size);
 }
 
-void ring_reduce_scatter(Links& links, const Fingerprint& what, std::byte* values, int64_t numel, DType dtype, ReduceOp op,
-                         std::vector<std::byte>& inbox, const Deadline& deadline) {
+void ring_reduce_scatter(Links& links, const Fingerprint& what, std::byte* values, int64_t numel, DType dtype,
+                         ReduceOp op, std::vector<std::byte>& inbox, const Deadline& deadline) {
   const int rank = links.rank(), size = links.size();
   const int right = (rank + 1) % size, left = modulo(rank - 1, size);
   const size_t element = size_of(dtype);
@@ -46,7 +48,8 @@ void ring_reduce_scatter(Links& links, const Fingerprint& what, std::byte* value
   }
 }
 
-void ring_all_gather(Links& links, const Fingerprint& what, std::byte* values, int64_t numel, DType dtype, const Deadline& deadline) {
+void ring_all_gather(Links& links, const Fingerprint& what, std::byte* values, int64_t numel, DType dtype,
+                     const Deadline& deadline) {
   const int rank = links.rank(), size = links.size();
   const int right = (rank + 1) % size, left = modulo(rank - 1, size);
   for (int step = 0; step < size - 1; ++step) {
@@ -56,8 +59,8 @@ void ring_all_gather(Links& links, const Fingerprint& what, std::byte* values, i
   }
 }
 
-void ring_all_reduce(Links& links, const Fingerprint& what, std::byte* values, int64_t numel, DType dtype, ReduceOp op,
-                     std::vector<std::byte>& inbox, const Deadline& deadline) {
+void ring_all_reduce(Links& links, const Fingerprint& what, std::byte* values, int64_t numel, DType dtype,
+                     ReduceOp op, std::vector<std::byte>& inbox, const Deadline& deadline) {
   if (links.size() > 1) {
     ring_reduce_scatter(links, what, values, numel, dtype, op, inbox, deadline);
     if (op == ReduceOp::avg) {

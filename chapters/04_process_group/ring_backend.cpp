@@ -8,7 +8,9 @@ namespace miniddp {
 
 namespace {
 
-std::span<std::byte> bytes_of(const Tensor& tensor) { return {static_cast<std::byte*>(tensor.raw_data()), tensor.nbytes()}; }
+std::span<std::byte> bytes_of(const Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.raw_data()), tensor.nbytes()};
+}
 
 class RingBackend : public HostBackend {
  public:
@@ -22,29 +24,51 @@ class RingBackend : public HostBackend {
     const int64_t before = links_.bytes_sent();
     const Fingerprint what = c.fingerprint();
     switch (c.kind) {
-      case CollectiveKind::broadcast: broadcast(what, c, deadline); break;
+      case CollectiveKind::broadcast:
+        broadcast(what, c, deadline);
+        break;
       case CollectiveKind::all_reduce: {
         const Tensor& tensor = c.inputs[0];
-        ring_all_reduce(links_, what, bytes_of(tensor).data(), tensor.numel(), tensor.dtype(), c.op, inbox_, deadline);
+        ring_all_reduce(links_, what, bytes_of(tensor).data(), tensor.numel(), tensor.dtype(), c.op, inbox_,
+                        deadline);
         break;
       }
-      case CollectiveKind::reduce: reduce(what, c, deadline); break;
-      case CollectiveKind::all_gather: all_gather(what, c, deadline); break;
-      case CollectiveKind::reduce_scatter: reduce_scatter(what, c, deadline); break;
-      case CollectiveKind::gather: gather(what, c, deadline); break;
-      case CollectiveKind::scatter: scatter(what, c, deadline); break;
-      case CollectiveKind::send: links_.send(what, c.root, bytes_of(c.inputs[0]), deadline); break;
-      case CollectiveKind::recv: links_.receive(what, c.root, {bytes_of(c.outputs[0])}, deadline); break;
-      case CollectiveKind::exchange: exchange(what, c, deadline); break;
-      case CollectiveKind::barrier: barrier(what, deadline); break;
-      case CollectiveKind::monitored_barrier: break;  // the group does it through the store
+      case CollectiveKind::reduce:
+        reduce(what, c, deadline);
+        break;
+      case CollectiveKind::all_gather:
+        all_gather(what, c, deadline);
+        break;
+      case CollectiveKind::reduce_scatter:
+        reduce_scatter(what, c, deadline);
+        break;
+      case CollectiveKind::gather:
+        gather(what, c, deadline);
+        break;
+      case CollectiveKind::scatter:
+        scatter(what, c, deadline);
+        break;
+      case CollectiveKind::send:
+        links_.send(what, c.root, bytes_of(c.inputs[0]), deadline);
+        break;
+      case CollectiveKind::recv:
+        links_.receive(what, c.root, {bytes_of(c.outputs[0])}, deadline);
+        break;
+      case CollectiveKind::exchange:
+        exchange(what, c, deadline);
+        break;
+      case CollectiveKind::barrier:
+        barrier(what, deadline);
+        break;
+      case CollectiveKind::monitored_barrier:
+        break;  // the group does it through the store
     }
     return links_.bytes_sent() - before;
   }
 
  private:
-  // A binomial tree. Ranks are counted from the root; in each round those who have the data send it as far again:
-  // 0 -> 1, then 0 -> 2 and 1 -> 3, then 0 -> 4 …
+  // A binomial tree. Ranks are counted from the root; in each round those who have the data send it as far
+  // again: 0 -> 1, then 0 -> 2 and 1 -> 3, then 0 -> 4 …
   void broadcast(const Fingerprint& what, const Collective& c, const Deadline& deadline) {
     const int me = (rank_ - c.root + size_) % size_;
     for (int have = 1; have < size_; have *= 2) {
@@ -66,19 +90,22 @@ class RingBackend : public HostBackend {
       if (me < have && me + have < size_) {
         const auto inbox = inbox_of(bytes.size());
         links_.receive(what, (me + have + c.root) % size_, {inbox}, deadline);
-        reduce_into(bytes.data(), inbox.data(), static_cast<size_t>(c.inputs[0].numel()), c.inputs[0].dtype(), c.op);
+        reduce_into(bytes.data(), inbox.data(), static_cast<size_t>(c.inputs[0].numel()), c.inputs[0].dtype(),
+                    c.op);
       } else if (me >= have && me < 2 * have) {
         links_.send(what, (me - have + c.root) % size_, bytes, deadline);
       }
     }
-    if (me == 0 && c.op == ReduceOp::avg) divide(bytes.data(), static_cast<size_t>(c.inputs[0].numel()), c.inputs[0].dtype(), size_);
+    if (me == 0 && c.op == ReduceOp::avg)
+      divide(bytes.data(), static_cast<size_t>(c.inputs[0].numel()), c.inputs[0].dtype(), size_);
   }
 
   // Each input travels round the ring once.
   void all_gather(const Fingerprint& what, const Collective& c, const Deadline& deadline) {
     copy(c.inputs[0], c.outputs[static_cast<size_t>(rank_)]);
     for (int step = 0; step < size_ - 1; ++step) {
-      const auto out = static_cast<size_t>((rank_ - step + size_) % size_), in = static_cast<size_t>((rank_ - step - 1 + size_) % size_);
+      const auto out = static_cast<size_t>((rank_ - step + size_) % size_),
+                 in = static_cast<size_t>((rank_ - step - 1 + size_) % size_);
       links_.exchange(what, right(), bytes_of(c.outputs[out]), left(), {bytes_of(c.outputs[in])}, deadline);
     }
   }
@@ -88,7 +115,9 @@ class RingBackend : public HostBackend {
     const size_t nbytes = c.outputs[0].nbytes(), numel = static_cast<size_t>(c.outputs[0].numel());
     const auto inbox = inbox_of(2 * nbytes);
     auto partial = inbox.first(nbytes), arriving = inbox.subspan(nbytes, nbytes);
-    const auto input = [&](int chunk) { return bytes_of(c.inputs[static_cast<size_t>((chunk + 2 * size_) % size_)]); };
+    const auto input = [&](int chunk) {
+      return bytes_of(c.inputs[static_cast<size_t>((chunk + 2 * size_) % size_)]);
+    };
     if (nbytes > 0) std::memcpy(partial.data(), input(rank_ - 1).data(), nbytes);
     for (int step = 0; step < size_ - 1; ++step) {
       links_.exchange(what, right(), partial, left(), {arriving}, deadline);
@@ -127,7 +156,8 @@ class RingBackend : public HostBackend {
   void exchange(const Fingerprint& what, const Collective& c, const Deadline& deadline) {
     Fingerprint expected = what;
     expected.numel = static_cast<uint64_t>(c.outputs[0].numel());
-    links_.exchange(what, c.root, bytes_of(c.inputs[0]), c.source, {bytes_of(c.outputs[0]), {}, expected}, deadline);
+    links_.exchange(what, c.root, bytes_of(c.inputs[0]), c.source, {bytes_of(c.outputs[0]), {}, expected},
+                    deadline);
   }
 
   // After round k everybody has heard, directly or not, from the 2^(k+1) ranks to the left.
@@ -138,7 +168,8 @@ class RingBackend : public HostBackend {
   }
 
   static void copy(const Tensor& from, const Tensor& to) {
-    if (from.nbytes() > 0 && from.raw_data() != to.raw_data()) std::memcpy(to.raw_data(), from.raw_data(), from.nbytes());
+    if (from.nbytes() > 0 && from.raw_data() != to.raw_data())
+      std::memcpy(to.raw_data(), from.raw_data(), from.nbytes());
   }
 
   std::span<std::byte> inbox_of(size_t nbytes) {
@@ -156,7 +187,8 @@ class RingBackend : public HostBackend {
 
 }  // namespace
 
-std::unique_ptr<HostBackend> make_ring_backend(int rank, int size, Store& keys, const std::string& address, const Deadline& deadline) {
+std::unique_ptr<HostBackend> make_ring_backend(int rank, int size, Store& keys, const std::string& address,
+                                               const Deadline& deadline) {
   return std::make_unique<RingBackend>(rank, size, keys, address, deadline);
 }
 

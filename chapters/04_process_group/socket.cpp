@@ -28,7 +28,9 @@ AddressList resolve(const std::string& host, int port) {
   return {list, freeaddrinfo};
 }
 
-std::string describe_errno(int number) { return fmt::format("errno: {} - {}", number, std::strerror(number)); }
+std::string describe_errno(int number) {
+  return fmt::format("errno: {} - {}", number, std::strerror(number));
+}
 
 // Waits until `events` or an error; false at the deadline.
 bool wait_for(int fd, short events, const Deadline& deadline) {
@@ -56,7 +58,9 @@ int Deadline::left_ms() const {
   return static_cast<int>(std::clamp<int64_t>(left, 0, 3600 * 1000));
 }
 
-std::string Deadline::str() const { return to_string(limit_); }
+std::string Deadline::str() const {
+  return to_string(limit_);
+}
 
 std::string to_string(Milliseconds duration) {
   if (duration.count() % 1000 == 0) return fmt::format("{}s", duration.count() / 1000);
@@ -80,14 +84,21 @@ Socket listen_on(const std::string& host, int port) {
   for (const addrinfo* at = list.get(); at; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1;
-    setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // a port whose last run has just ended is free
-    if (socket.is_open() && bind(socket.fd(), at->ai_addr, at->ai_addrlen) == 0 && listen(socket.fd(), 512) == 0) return socket;
+    setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on,
+               sizeof on);  // a port whose last run has just ended is free
+    if (socket.is_open() && bind(socket.fd(), at->ai_addr, at->ai_addrlen) == 0 &&
+        listen(socket.fd(), 512) == 0)
+      return socket;
     reason = errno;
   }
-  const char* advice = reason == EADDRINUSE      ? "another program, perhaps another run, uses this port: choose another MASTER_PORT"
-                       : reason == EADDRNOTAVAIL ? "this is not an address of this machine: MASTER_ADDR must name the machine of rank 0"
-                                                 : "check MASTER_ADDR and MASTER_PORT";
-  throw DistNetworkError("The server socket has failed to listen on {}:{} ({}); {}", host, port, describe_errno(reason), advice);
+  const char* advice =
+      reason == EADDRINUSE
+          ? "another program, perhaps another run, uses this port: choose another MASTER_PORT"
+      : reason == EADDRNOTAVAIL
+          ? "this is not an address of this machine: MASTER_ADDR must name the machine of rank 0"
+          : "check MASTER_ADDR and MASTER_PORT";
+  throw DistNetworkError("The server socket has failed to listen on {}:{} ({}); {}", host, port,
+                         describe_errno(reason), advice);
 }
 
 int port_of(int fd) {
@@ -99,7 +110,8 @@ int port_of(int fd) {
 std::string local_address(int fd) {
   const sockaddr_storage address = address_of(fd);
   char text[NI_MAXHOST];
-  const int code = getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof address, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  const int code = getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof address, text, sizeof text,
+                               nullptr, 0, NI_NUMERICHOST);
   check<DistNetworkError>(code == 0, "cannot write a socket's address: {}", gai_strerror(code));
   return text;
 }
@@ -114,7 +126,8 @@ Socket connect_once(const std::string& host, int port, const Deadline& deadline)
       reason = errno;
       continue;
     }
-    check<TimeoutError>(wait_for(socket.fd(), POLLOUT, deadline), "no answer from {}:{} within {}", host, port, deadline.str());
+    check<TimeoutError>(wait_for(socket.fd(), POLLOUT, deadline), "no answer from {}:{} within {}", host,
+                        port, deadline.str());
     socklen_t length = sizeof reason;
     getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &reason, &length);
     if (reason != 0) continue;
@@ -140,7 +153,8 @@ void send_all(const Socket& socket, std::span<const std::byte> bytes, const Dead
     if (sent >= 0) {
       bytes = bytes.subspan(static_cast<size_t>(sent));
     } else if (errno == EAGAIN) {
-      check<TimeoutError>(wait_for(socket.fd(), POLLOUT, deadline), "could not send within {}", deadline.str());
+      check<TimeoutError>(wait_for(socket.fd(), POLLOUT, deadline), "could not send within {}",
+                          deadline.str());
     } else if (errno != EINTR) {
       throw DistNetworkError("the connection was lost ({})", describe_errno(errno));
     }

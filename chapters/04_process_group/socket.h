@@ -12,7 +12,8 @@
 
 namespace miniddp {
 
-/// A connection that failed: refused, reset, closed by the other side. (A wait that reached its limit is a TimeoutError.)
+/// A connection that failed: refused, reset, closed by the other side. (A wait that reached its limit is a
+/// TimeoutError.)
 class DistNetworkError : public Error {
  public:
   using Error::Error;
@@ -61,12 +62,14 @@ class Socket {
   int fd_ = -1;
 };
 
-/// Listens on host:port (0: any free port) and on no other address. Throws DistNetworkError: the port is taken, or the host is not this machine.
+/// Listens on host:port (0: any free port) and on no other address. Throws DistNetworkError: the port is
+/// taken, or the host is not this machine.
 Socket listen_on(const std::string& host, int port);
 
 /// The port that a socket is bound to.
 int port_of(int fd);
-/// The local address of a connected socket, as digits: on a machine with several networks, the one that leads to the peer.
+/// The local address of a connected socket, as digits: on a machine with several networks, the one that leads
+/// to the peer.
 std::string local_address(int fd);
 
 /// Connects once. Throws DistNetworkError (refused, unreachable), TimeoutError.

@@ -1,4 +1,5 @@
-// A store: a dictionary that all ranks share. It is how they find each other, before any other connection exists.
+// A store: a dictionary that all ranks share. It is how they find each other, before any other connection
+// exists.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ class DistStoreError : public Error {
 };
 
 /// Keys are text, values are bytes; an empty value is a value. Semantics are torch.distributed.Store's.
-/// One object serves one thread at a time (calls of several threads queue); clone() gives another thread its own connection.
-/// Every method throws DistNetworkError if the store has gone.
+/// One object serves one thread at a time (calls of several threads queue); clone() gives another thread its
+/// own connection. Every method throws DistNetworkError if the store has gone.
 class Store {
  public:
   virtual ~Store() = default;
@@ -27,17 +28,18 @@ class Store {
   virtual void set(const std::string& key, const std::string& value) = 0;
   /// Waits until the key exists. Throws TimeoutError, naming the key, after timeout().
   virtual std::string get(const std::string& key) = 0;
-  /// Adds to a number kept as decimal text, atomically; a missing key counts as 0. Returns the sum. Throws DistStoreError if the value
-  /// is not a number.
+  /// Adds to a number kept as decimal text, atomically; a missing key counts as 0. Returns the sum. Throws
+  /// DistStoreError if the value is not a number.
   virtual int64_t add(const std::string& key, int64_t amount) = 0;
   /// Waits until all keys exist. Throws TimeoutError, naming the keys that are missing.
   virtual void wait(const std::vector<std::string>& keys, Milliseconds timeout) = 0;
   void wait(const std::vector<std::string>& keys) { wait(keys, timeout()); }
   /// True if all keys exist now.
   virtual bool check(const std::vector<std::string>& keys) = 0;
-  /// Sets `desired` if the value is `expected`, or if the key is missing and `expected` is empty. Returns the value afterwards;
-  /// `expected` if the key is missing and stays so.
-  virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) = 0;
+  /// Sets `desired` if the value is `expected`, or if the key is missing and `expected` is empty. Returns the
+  /// value afterwards; `expected` if the key is missing and stays so.
+  virtual std::string compare_set(const std::string& key, const std::string& expected,
+                                  const std::string& desired) = 0;
   /// True if the key existed.
   virtual bool delete_key(const std::string& key) = 0;
   /// Keys of the whole store. A TcpStore's own "init/", which counts the clients, is one of them.
@@ -64,7 +66,8 @@ class PrefixStore : public Store {
   int64_t add(const std::string& key, int64_t amount) override;
   void wait(const std::vector<std::string>& keys, Milliseconds timeout) override;
   bool check(const std::vector<std::string>& keys) override;
-  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override;
+  std::string compare_set(const std::string& key, const std::string& expected,
+                          const std::string& desired) override;
   bool delete_key(const std::string& key) override;
   int64_t num_keys() override;
   std::shared_ptr<Store> clone() override;

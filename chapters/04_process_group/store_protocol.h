@@ -1,9 +1,10 @@
 // What goes over the wire between a TcpStore and its server.
 //
-// A connection starts with a greeting: the magic and the run's id; the server answers with the magic and one byte. Then the client
-// sends requests and gets one reply to each. A message is its length (32 bits) and that many bytes; numbers are little-endian; a text is its
-// length (32 bits) and its bytes. A length above the bound ends the connection before a byte of it is read or memory is
-// set aside, so a client that claims 4 GB costs nothing.
+// A connection starts with a greeting: the magic and the run's id; the server answers with the magic and one
+// byte. Then the client sends requests and gets one reply to each. A message is its length (32 bits) and that
+// many bytes; numbers are little-endian; a text is its length (32 bits) and its bytes. A length above the
+// bound ends the connection before a byte of it is read or memory is set aside, so a client that claims 4 GB
+// costs nothing.
 #pragma once
 
 #include <array>
@@ -22,9 +23,20 @@ inline constexpr size_t longest_message = 16 << 20;
 inline constexpr Milliseconds patience{5000};
 
 enum class Request : uint8_t {
-  set, get, add, wait, check, compare_set, delete_key, num_keys,
+  set,
+  get,
+  add,
+  wait,
+  check,
+  compare_set,
+  delete_key,
+  num_keys,
   // Membership: see TcpStore.
-  join, wait_all_joined, leave, report, watch
+  join,
+  wait_all_joined,
+  leave,
+  report,
+  watch
 };
 enum class Reply : uint8_t { ok, timeout, error };
 enum class Greeting : uint8_t { welcome, other_run };

@@ -83,7 +83,8 @@ void StoreServer::handle_member(Connection& connection, Request request, Reader&
     case Request::join: {
       const auto rank = static_cast<int32_t>(message.u32());
       const auto world_size = static_cast<int32_t>(message.u32());
-      miniddp::check<DistStoreError>(connection.rank < 0, "this connection has joined already, as rank {}", connection.rank);
+      miniddp::check<DistStoreError>(connection.rank < 0, "this connection has joined already, as rank {}",
+                                     connection.rank);
       const std::string refusal = members_.join(rank, world_size);
       if (!refusal.empty()) return answer_text(connection, Reply::error, refusal);
       connection.rank = rank;
@@ -109,10 +110,11 @@ int64_t StoreServer::add(const std::string& key, int64_t amount) {
   if (const auto found = values_.find(key); found != values_.end()) {
     const std::string& text = found->second;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sum);
-    miniddp::check<DistStoreError>(error == std::errc() && end == text.data() + text.size(), "cannot add to key \"{}\": its value is not a number",
-                                   key);
+    miniddp::check<DistStoreError>(error == std::errc() && end == text.data() + text.size(),
+                                   "cannot add to key \"{}\": its value is not a number", key);
   }
-  miniddp::check<DistStoreError>(!__builtin_add_overflow(sum, amount, &sum), "adding {} to key \"{}\" overflows", amount, key);
+  miniddp::check<DistStoreError>(!__builtin_add_overflow(sum, amount, &sum),
+                                 "adding {} to key \"{}\" overflows", amount, key);
   values_[key] = std::to_string(sum);
   return sum;
 }

@@ -57,7 +57,9 @@ void StoreServer::run() {
     for (Connection& connection : connections_) settle(connection);
   }
   // Whoever still watches is told why the store ends.
-  members_.report("rank 0, which hosts the store, has left: it finished, returned early or failed; look at its output first");
+  members_.report(
+      "rank 0, which hosts the store, has left: it finished, returned early or failed; look at its output "
+      "first");
   for (Connection& connection : connections_) {
     settle(connection);
     flush(connection);
@@ -80,7 +82,8 @@ void StoreServer::accept_clients() {
     prepare(socket);
     // Silent strangers must not use up our descriptors: the oldest makes room.
     const auto stranger = [](const Connection& connection) { return !connection.greeted; };
-    if (static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(), stranger)) >= most_strangers) {
+    if (static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(), stranger)) >=
+        most_strangers) {
       connections_.erase(std::find_if(connections_.begin(), connections_.end(), stranger));
     }
     Connection& connection = connections_.emplace_back(Connection{std::move(socket)});
@@ -142,7 +145,8 @@ bool StoreServer::handle_messages(Connection& connection) {
 
 bool StoreServer::flush(Connection& connection) {
   while (!connection.out.empty()) {
-    const ssize_t sent = send(connection.socket.fd(), connection.out.data(), connection.out.size(), MSG_NOSIGNAL);
+    const ssize_t sent =
+        send(connection.socket.fd(), connection.out.data(), connection.out.size(), MSG_NOSIGNAL);
     if (sent < 0) return errno == EAGAIN || errno == EINTR;
     connection.out.erase(0, static_cast<size_t>(sent));
   }

@@ -14,8 +14,8 @@
 
 namespace miniddp {
 
-/// Nobody can make it wait: sockets never block, strangers are dropped after a few seconds, and a blocked get is only a note
-/// about whom to answer later.
+/// Nobody can make it wait: sockets never block, strangers are dropped after a few seconds, and a blocked get
+/// is only a note about whom to answer later.
 class StoreServer {
  public:
   /// Serves clients of the same run id on a listening socket.
@@ -57,7 +57,8 @@ class StoreServer {
   bool flush(Connection& connection);
 
   void handle(Connection& connection, store_protocol::Reader message);
-  void handle_member(Connection& connection, store_protocol::Request request, store_protocol::Reader& message);
+  void handle_member(Connection& connection, store_protocol::Request request,
+                     store_protocol::Reader& message);
   int64_t add(const std::string& key, int64_t amount);
   bool has_all(const std::vector<std::string>& keys) const;
   void answer_text(Connection& connection, store_protocol::Reply reply, std::string_view text);

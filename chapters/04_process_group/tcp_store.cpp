@@ -68,7 +68,8 @@ void TcpStore::connect(const std::vector<int>& ports, const Deadline& deadline) 
     std::this_thread::sleep_for(std::min(pause, Milliseconds(deadline.left_ms())));
   }
   throw TimeoutError(
-      "The client socket has timed out after {} while trying to connect to ({}, {}): {}. Is rank 0 running, with the same MASTER_ADDR and "
+      "The client socket has timed out after {} while trying to connect to ({}, {}): {}. Is rank 0 running, "
+      "with the same MASTER_ADDR and "
       "MASTER_PORT, and can this machine reach it?",
       deadline.str(), host_, ports.front(), last_error);
 }
@@ -81,8 +82,10 @@ bool TcpStore::try_port(int port, const Deadline& deadline) {
   send_all(socket, std::as_bytes(std::span(hello)), attempt);
   std::string reply(magic.size() + 1, '\0');
   receive_all(socket, std::as_writable_bytes(std::span(reply)), attempt);
-  if (!reply.starts_with(magic)) throw DistNetworkError("something answers there, but it is not a miniddp store");
-  if (static_cast<Greeting>(reply.back()) != Greeting::welcome) throw DistNetworkError("the store there belongs to another run");
+  if (!reply.starts_with(magic))
+    throw DistNetworkError("something answers there, but it is not a miniddp store");
+  if (static_cast<Greeting>(reply.back()) != Greeting::welcome)
+    throw DistNetworkError("the store there belongs to another run");
   socket_ = std::move(socket);
   port_ = port;
   return true;
@@ -98,7 +101,8 @@ TcpStore::Answer TcpStore::ask(Writer request, Milliseconds limit) {
     std::string head(4, '\0');
     receive_all(socket_, std::as_writable_bytes(std::span(head)), deadline);
     const uint32_t length = message_length(head);
-    miniddp::check<DistStoreError>(length > 0 && length <= longest_message, "the store sent a message of {} bytes", length);
+    miniddp::check<DistStoreError>(length > 0 && length <= longest_message,
+                                   "the store sent a message of {} bytes", length);
     std::string body(length, '\0');
     receive_all(socket_, std::as_writable_bytes(std::span(body)), deadline);
     const auto reply = static_cast<Reply>(body[0]);
@@ -109,16 +113,22 @@ TcpStore::Answer TcpStore::ask(Writer request, Milliseconds limit) {
     throw;
   } catch (const Error& error) {
     broken_ = true;  // a late reply would be taken for the next request's
-    throw DistNetworkError("lost the store at {}:{}, which rank 0 hosts: {}. Rank 0 has probably ended; look at its output first", host_, port_,
-                           error.what());
+    throw DistNetworkError(
+        "lost the store at {}:{}, which rank 0 hosts: {}. Rank 0 has probably ended; look at its output "
+        "first",
+        host_, port_, error.what());
   }
 }
 
-void TcpStore::set(const std::string& key, const std::string& value) { ask(start(Request::set).text(key).text(value)); }
+void TcpStore::set(const std::string& key, const std::string& value) {
+  ask(start(Request::set).text(key).text(value));
+}
 
 std::string TcpStore::get(const std::string& key) {
-  const Answer answer = ask(start(Request::get).text(key).u64(static_cast<uint64_t>(timeout().count())), timeout());
-  miniddp::check<TimeoutError>(answer.reply == Reply::ok, "wait timeout after {}ms, keys: {}", timeout().count(), key);
+  const Answer answer =
+      ask(start(Request::get).text(key).u64(static_cast<uint64_t>(timeout().count())), timeout());
+  miniddp::check<TimeoutError>(answer.reply == Reply::ok, "wait timeout after {}ms, keys: {}",
+                               timeout().count(), key);
   return Reader(answer.body).text();
 }
 
@@ -130,7 +140,8 @@ int64_t TcpStore::add(const std::string& key, int64_t amount) {
 void TcpStore::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
   Writer request = start(Request::wait);
   const Answer answer = ask(put_keys(request, keys).u64(static_cast<uint64_t>(timeout.count())), timeout);
-  miniddp::check<TimeoutError>(answer.reply == Reply::ok, "wait timeout after {}ms, keys: {}", timeout.count(), Reader(answer.body).text());
+  miniddp::check<TimeoutError>(answer.reply == Reply::ok, "wait timeout after {}ms, keys: {}",
+                               timeout.count(), Reader(answer.body).text());
 }
 
 bool TcpStore::check(const std::vector<std::string>& keys) {
@@ -138,13 +149,18 @@ bool TcpStore::check(const std::vector<std::string>& keys) {
   return Reader(ask(put_keys(request, keys)).body).u8() != 0;
 }
 
-std::string TcpStore::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
+std::string TcpStore::compare_set(const std::string& key, const std::string& expected,
+                                  const std::string& desired) {
   return Reader(ask(start(Request::compare_set).text(key).text(expected).text(desired)).body).text();
 }
 
-bool TcpStore::delete_key(const std::string& key) { return Reader(ask(start(Request::delete_key).text(key)).body).u8() != 0; }
+bool TcpStore::delete_key(const std::string& key) {
+  return Reader(ask(start(Request::delete_key).text(key)).body).u8() != 0;
+}
 
-int64_t TcpStore::num_keys() { return static_cast<int64_t>(Reader(ask(start(Request::num_keys)).body).u64()); }
+int64_t TcpStore::num_keys() {
+  return static_cast<int64_t>(Reader(ask(start(Request::num_keys)).body).u64());
+}
 
 std::shared_ptr<Store> TcpStore::clone() {
   TcpStoreOptions options;
@@ -161,9 +177,10 @@ void TcpStore::join(int rank, int world_size) {
 }
 
 void TcpStore::wait_all_joined(Milliseconds timeout) {
-  const Answer answer = ask(start(Request::wait_all_joined).u64(static_cast<uint64_t>(timeout.count())), timeout);
-  miniddp::check<TimeoutError>(answer.reply == Reply::ok, "Timed out after {} waiting for all ranks: {}", to_string(timeout),
-                               Reader(answer.body).text());
+  const Answer answer =
+      ask(start(Request::wait_all_joined).u64(static_cast<uint64_t>(timeout.count())), timeout);
+  miniddp::check<TimeoutError>(answer.reply == Reply::ok, "Timed out after {} waiting for all ranks: {}",
+                               to_string(timeout), Reader(answer.body).text());
 }
 
 void TcpStore::leave() noexcept {
@@ -175,7 +192,9 @@ void TcpStore::leave() noexcept {
   }
 }
 
-std::string TcpStore::report(const std::string& what) { return Reader(ask(start(Request::report).text(what)).body).text(); }
+std::string TcpStore::report(const std::string& what) {
+  return Reader(ask(start(Request::report).text(what)).body).text();
+}
 
 std::string TcpStore::watch(Milliseconds timeout, std::string* departures) {
   const Answer answer = ask(start(Request::watch).u64(static_cast<uint64_t>(timeout.count())), timeout);

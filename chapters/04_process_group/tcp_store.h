@@ -13,8 +13,8 @@ namespace miniddp {
 struct TcpStoreOptions {
   /// Where the server listens, and on no other address.
   std::string host = "127.0.0.1";
-  /// The port. The server may have several to try, if a launcher left none for it; clients then look for their run on each.
-  /// 0 (server only): any free port.
+  /// The port. The server may have several to try, if a launcher left none for it; clients then look for
+  /// their run on each. 0 (server only): any free port.
   std::vector<int> ports = {0};
   bool is_server = false;
   /// A listening socket that somebody opened for the server; -1: open one.
@@ -29,8 +29,8 @@ struct TcpStoreOptions {
 
 class TcpStore : public Store {
  public:
-  /// Hosts the server or not, and connects to it. Throws DistNetworkError (the port is taken, at once), TimeoutError (no server),
-  /// DistStoreError (something else answers there).
+  /// Hosts the server or not, and connects to it. Throws DistNetworkError (the port is taken, at once),
+  /// TimeoutError (no server), DistStoreError (something else answers there).
   explicit TcpStore(TcpStoreOptions options);
   /// A member leaves.
   ~TcpStore() override;
@@ -41,21 +41,26 @@ class TcpStore : public Store {
   int64_t add(const std::string& key, int64_t amount) override;
   void wait(const std::vector<std::string>& keys, Milliseconds timeout) override;
   bool check(const std::vector<std::string>& keys) override;
-  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override;
+  std::string compare_set(const std::string& key, const std::string& expected,
+                          const std::string& desired) override;
   bool delete_key(const std::string& key) override;
   int64_t num_keys() override;
   std::shared_ptr<Store> clone() override;
 
-  // --- membership: what the rendezvous and the process group need beyond a dictionary ----------------------------
-  /// Becomes a member. Throws DistStoreError at once if the rank is taken or out of range, or world sizes disagree.
+  // --- membership: what the rendezvous and the process group need beyond a dictionary
+  // ----------------------------
+  /// Becomes a member. Throws DistStoreError at once if the rank is taken or out of range, or world sizes
+  /// disagree.
   void join(int rank, int world_size);
-  /// Waits until all have joined. Throws TimeoutError listing who joined and who is missing, DistStoreError if it cannot succeed any more.
+  /// Waits until all have joined. Throws TimeoutError listing who joined and who is missing, DistStoreError
+  /// if it cannot succeed any more.
   void wait_all_joined(Milliseconds timeout);
   /// Says goodbye; without it the others take the end of this connection for a crash. Does not throw.
   void leave() noexcept;
   /// Tells everybody of a failure. Returns the first failure of the run, perhaps another's.
   std::string report(const std::string& what);
-  /// Waits for a failure of the run. Returns it, or "" after `timeout`; `departures`, if given, then says who has left.
+  /// Waits for a failure of the run. Returns it, or "" after `timeout`; `departures`, if given, then says who
+  /// has left.
   std::string watch(Milliseconds timeout, std::string* departures = nullptr);
   /// Ends a call that waits in another thread: it throws DistNetworkError. The store is unusable afterwards.
   void interrupt();
@@ -75,7 +80,8 @@ class TcpStore : public Store {
 
   void connect(const std::vector<int>& ports, const Deadline& deadline);
   bool try_port(int port, const Deadline& deadline);
-  /// Sends a request and waits for the reply, at most `limit` and a little. Throws DistStoreError on Reply::error.
+  /// Sends a request and waits for the reply, at most `limit` and a little. Throws DistStoreError on
+  /// Reply::error.
   Answer ask(store_protocol::Writer request, Milliseconds limit = Milliseconds(0));
 
   std::string host_;

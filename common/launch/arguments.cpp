@@ -13,8 +13,9 @@ template <class T>
 T number(const std::string& option, const std::string& text, T lowest, T highest) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  check<UsageError>(error == std::errc() && end == text.data() + text.size() && value >= lowest && value <= highest,
-                    "{} expects a number from {} to {}, found \"{}\"", option, lowest, highest, text);
+  check<UsageError>(
+      error == std::errc() && end == text.data() + text.size() && value >= lowest && value <= highest,
+      "{} expects a number from {} to {}, found \"{}\"", option, lowest, highest, text);
   return value;
 }
 
@@ -23,7 +24,8 @@ T number(const std::string& option, const std::string& text, T lowest, T highest
 std::string launch_help() {
   return "Usage: launch --nproc N [options] [--] program [arguments...]\n"
          "\n"
-         "Starts N ranks of a program on this machine, writes their output with a prefix, and ends all of them when one fails.\n"
+         "Starts N ranks of a program on this machine, writes their output with a prefix, and ends all of "
+         "them when one fails.\n"
          "\n"
          "  --nproc N           ranks to start\n"
          "  --master-addr A     where rank 0's store listens (default 127.0.0.1)\n"
@@ -33,7 +35,8 @@ std::string launch_help() {
          "  --no-prefix         do not write \"[rank 1] \" before each line\n"
          "  --help              this text\n"
          "\n"
-         "The exit code is the first failing rank's (128 + signal if it was killed), 124 after --timeout, 2 for a wrong command line.\n";
+         "The exit code is the first failing rank's (128 + signal if it was killed), 124 after --timeout, 2 "
+         "for a wrong command line.\n";
 }
 
 LaunchOptions parse_launch_arguments(const std::vector<std::string>& arguments) {
@@ -50,8 +53,10 @@ LaunchOptions parse_launch_arguments(const std::vector<std::string>& arguments) 
       options.prefix = false;
       continue;
     }
-    const bool known = name == "--nproc" || name == "--master-addr" || name == "--master-port" || name == "--grace" || name == "--timeout";
-    check<UsageError>(known, "unknown option {}; launch --help lists the options, and the program comes after them", name);
+    const bool known = name == "--nproc" || name == "--master-addr" || name == "--master-port" ||
+                       name == "--grace" || name == "--timeout";
+    check<UsageError>(
+        known, "unknown option {}; launch --help lists the options, and the program comes after them", name);
     check<UsageError>(i + 1 < arguments.size(), "{} expects a value", name);
     const std::string& value = arguments[++i];
     if (name == "--nproc") options.nproc = number(name, value, 1, 1024);
@@ -60,7 +65,8 @@ LaunchOptions parse_launch_arguments(const std::vector<std::string>& arguments) 
     if (name == "--grace") options.grace = number(name, value, 0.0, 3600.0);
     if (name == "--timeout") options.timeout = number(name, value, 0.0, 1e9);
   }
-  options.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(std::min(i, arguments.size())), arguments.end());
+  options.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(std::min(i, arguments.size())),
+                         arguments.end());
   check<UsageError>(options.nproc > 0, "expected --nproc N, the number of ranks");
   check<UsageError>(!options.command.empty(), "expected a program after the options");
   return options;

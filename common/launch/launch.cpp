@@ -36,11 +36,11 @@ int run_supervisor(LaunchPlan plan, pid_t front) {
 int launch(const LaunchOptions& options) {
   LaunchPlan plan = make_plan(options);
   if (plan.omp_threads > 0) {
-    fmt::print(stderr, "launch: {} ranks, store at {}:{}, OMP_NUM_THREADS={} for each\n", options.nproc, options.master_addr, plan.master_port,
-               plan.omp_threads);
+    fmt::print(stderr, "launch: {} ranks, store at {}:{}, OMP_NUM_THREADS={} for each\n", options.nproc,
+               options.master_addr, plan.master_port, plan.omp_threads);
   } else {
-    fmt::print(stderr, "launch: {} ranks, store at {}:{}, OMP_NUM_THREADS={} as you set it\n", options.nproc, options.master_addr,
-               plan.master_port, getenv("OMP_NUM_THREADS"));
+    fmt::print(stderr, "launch: {} ranks, store at {}:{}, OMP_NUM_THREADS={} as you set it\n", options.nproc,
+               options.master_addr, plan.master_port, getenv("OMP_NUM_THREADS"));
   }
   std::fflush(nullptr);
 
@@ -71,7 +71,8 @@ int launch(const LaunchOptions& options) {
   kill_descendants();
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  fmt::print(stderr, "launch: the supervisor of the ranks was killed by signal {}: all ranks were ended\n", WTERMSIG(status));
+  fmt::print(stderr, "launch: the supervisor of the ranks was killed by signal {}: all ranks were ended\n",
+             WTERMSIG(status));
   return 128 + WTERMSIG(status);
 }
 

@@ -19,7 +19,9 @@ std::string LineSplitter::add(std::string_view piece, std::string_view prefix) {
   return out;
 }
 
-std::string LineSplitter::finish(std::string_view prefix) { return line_.empty() ? "" : take(prefix); }
+std::string LineSplitter::finish(std::string_view prefix) {
+  return line_.empty() ? "" : take(prefix);
+}
 
 std::string LineSplitter::take(std::string_view prefix) {
   std::string out(prefix);

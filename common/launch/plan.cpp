@@ -34,7 +34,8 @@ int open_store_socket(const std::string& address, int* port) {
       getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
     const int reason = errno;
     close(fd);
-    throw Error("cannot listen on {}: {}. --master-addr must be an address of this machine", address, std::strerror(reason));
+    throw Error("cannot listen on {}: {}. --master-addr must be an address of this machine", address,
+                std::strerror(reason));
   }
   *port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
                                             : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
@@ -56,7 +57,8 @@ LaunchPlan make_plan(const LaunchOptions& options) {
   if (options.master_port == 0) plan.store_socket = open_store_socket(options.master_addr, &plan.master_port);
 
   unsigned char random[8];
-  check(getrandom(random, sizeof random, 0) == sizeof random, "cannot read random bytes: {}", std::strerror(errno));
+  check(getrandom(random, sizeof random, 0) == sizeof random, "cannot read random bytes: {}",
+        std::strerror(errno));
   for (unsigned char byte : random) plan.run_id += fmt::format("{:02x}", byte);
 
   // Without this each rank starts a thread for every core, and every added rank makes all of them slower.

@@ -25,7 +25,9 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
-void set_variable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+void set_variable(const char* name, const std::string& value) {
+  setenv(name, value.c_str(), 1);
+}
 
 [[noreturn]] void run_rank(const LaunchPlan& plan, int rank, pid_t supervisor, int out, int err) {
   setpgid(0, 0);
@@ -59,7 +61,8 @@ void set_variable(const char* name, const std::string& value) { setenv(name, val
   if (plan.omp_threads > 0) set_variable("OMP_NUM_THREADS", std::to_string(plan.omp_threads));
 
   std::vector<char*> arguments;
-  for (const std::string& argument : plan.options.command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& argument : plan.options.command)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
   write_all(STDERR_FILENO, fmt::format("error: cannot run {}: {}\n", arguments[0], std::strerror(errno)));
@@ -102,7 +105,9 @@ RankProcess::~RankProcess() {
   }
 }
 
-std::string RankProcess::prefix() const { return prefixed_ ? fmt::format("[rank {}] ", rank_) : std::string(); }
+std::string RankProcess::prefix() const {
+  return prefixed_ ? fmt::format("[rank {}] ", rank_) : std::string();
+}
 
 void RankProcess::forward_output() {
   char buffer[16384];
@@ -135,15 +140,21 @@ void RankProcess::ended(int status) {
   end_time_ = Clock::now();
 }
 
-bool RankProcess::killed_by_signal() const { return WIFSIGNALED(status_); }
+bool RankProcess::killed_by_signal() const {
+  return WIFSIGNALED(status_);
+}
 
-int RankProcess::exit_code() const { return killed_by_signal() ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_); }
+int RankProcess::exit_code() const {
+  return killed_by_signal() ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
+}
 
 std::string RankProcess::how_it_ended() const {
   if (!killed_by_signal()) return fmt::format("exit code {}", WEXITSTATUS(status_));
   return fmt::format("killed by signal {} ({})", WTERMSIG(status_), strsignal(WTERMSIG(status_)));
 }
 
-void RankProcess::signal_group(int signal) const { kill(-pid_, signal); }
+void RankProcess::signal_group(int signal) const {
+  kill(-pid_, signal);
+}
 
 }  // namespace miniddp

@@ -30,8 +30,8 @@ class RankProcess {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Forks and executes the plan's program as one rank, in a process group of its own. Throws Error if fork fails; a program that
-  /// cannot be executed is a rank that ends with 127.
+  /// Forks and executes the plan's program as one rank, in a process group of its own. Throws Error if fork
+  /// fails; a program that cannot be executed is a rank that ends with 127.
   RankProcess(const LaunchPlan& plan, int rank);
   ~RankProcess();
   RankProcess(RankProcess&& other) noexcept;

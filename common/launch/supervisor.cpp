@@ -17,7 +17,9 @@ namespace miniddp {
 
 namespace {
 
-double seconds(RankProcess::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+double seconds(RankProcess::Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 
 RankProcess::Clock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<RankProcess::Clock::duration>(std::chrono::duration<double>(seconds));
@@ -47,7 +49,8 @@ int Supervisor::run() {
     throw;
   }
   while (running() > 0) step();
-  // A program may have left children of its own. They hold the pipes open, and they are not to outlive the launch.
+  // A program may have left children of its own. They hold the pipes open, and they are not to outlive the
+  // launch.
   kill_descendants();
   for (RankProcess& rank : ranks_) rank.finish_output();
   return report();
@@ -61,7 +64,8 @@ void Supervisor::start_ranks() {
 }
 
 int Supervisor::running() const {
-  return static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), [](const RankProcess& rank) { return rank.running(); }));
+  return static_cast<int>(
+      std::count_if(ranks_.begin(), ranks_.end(), [](const RankProcess& rank) { return rank.running(); }));
 }
 
 void Supervisor::step() {
@@ -72,10 +76,13 @@ void Supervisor::step() {
     }
   }
   int wait_ms = 1000;
-  for (const auto& limit : {kill_at_, plan_.options.timeout > 0 ? std::optional(start_ + duration_of(plan_.options.timeout)) : std::nullopt}) {
+  for (const auto& limit :
+       {kill_at_, plan_.options.timeout > 0 ? std::optional(start_ + duration_of(plan_.options.timeout))
+                                            : std::nullopt}) {
     if (limit) wait_ms = std::clamp(static_cast<int>(seconds(*limit - Clock::now()) * 1000) + 1, 1, wait_ms);
   }
-  if (poll(waits.data(), waits.size(), wait_ms) < 0 && errno != EINTR) throw Error("poll: {}", std::strerror(errno));
+  if (poll(waits.data(), waits.size(), wait_ms) < 0 && errno != EINTR)
+    throw Error("poll: {}", std::strerror(errno));
   for (RankProcess& rank : ranks_) rank.forward_output();
   handle_signals();
   check_limits();
@@ -111,9 +118,11 @@ void Supervisor::reap() {
     }
   }
   if (failed.empty() || first_failure_ || kill_at_) return;
-  // Several may have ended since the last look. One that was killed is the cause, one that exited with an error has
-  // probably only lost its connection to it.
-  const auto killed = std::find_if(failed.begin(), failed.end(), [this](int i) { return ranks_[static_cast<size_t>(i)].killed_by_signal(); });
+  // Several may have ended since the last look. One that was killed is the cause, one that exited with an
+  // error has probably only lost its connection to it.
+  const auto killed = std::find_if(failed.begin(), failed.end(), [this](int i) {
+    return ranks_[static_cast<size_t>(i)].killed_by_signal();
+  });
   first_failure_ = killed != failed.end() ? *killed : failed.front();
   begin_stop();
 }
@@ -127,15 +136,19 @@ void Supervisor::begin_stop() {
 
 void Supervisor::check_limits() {
   const Clock::time_point now = Clock::now();
-  if (plan_.options.timeout > 0 && !timed_out_ && !kill_at_ && now >= start_ + duration_of(plan_.options.timeout)) {
+  if (plan_.options.timeout > 0 && !timed_out_ && !kill_at_ &&
+      now >= start_ + duration_of(plan_.options.timeout)) {
     timed_out_ = true;
-    fmt::print(stderr, "launch: the time limit of {} s is reached: ending all ranks\n", plan_.options.timeout);
+    fmt::print(stderr, "launch: the time limit of {} s is reached: ending all ranks\n",
+               plan_.options.timeout);
     begin_stop();
   }
   if (!kill_at_ || now < *kill_at_) return;
   for (const RankProcess& rank : ranks_) {
     if (!rank.running()) continue;
-    if (!killed_) fmt::print(stderr, "launch: rank {} did not end within {} s of SIGTERM: killing it\n", rank.rank(), plan_.options.grace);
+    if (!killed_)
+      fmt::print(stderr, "launch: rank {} did not end within {} s of SIGTERM: killing it\n", rank.rank(),
+                 plan_.options.grace);
     rank.signal_group(SIGKILL);
   }
   killed_ = true;
@@ -147,16 +160,17 @@ int Supervisor::report() {
   if (timed_out_) return 124;
   if (!first_failure_) return 0;
   const RankProcess& first = ranks_[static_cast<size_t>(*first_failure_)];
-  fmt::print(stderr, "launch: rank {} failed first: {}, {:.1f} s after the start\n", first.rank(), first.how_it_ended(),
-             seconds(first.end_time() - start_));
+  fmt::print(stderr, "launch: rank {} failed first: {}, {:.1f} s after the start\n", first.rank(),
+             first.how_it_ended(), seconds(first.end_time() - start_));
   if (const auto lines = first.last_lines().lines(); !lines.empty()) {
     fmt::print(stderr, "launch: the last lines of rank {}:\n", first.rank());
     for (const std::string& line : lines) fmt::print(stderr, "    {}\n", line);
   }
   for (const RankProcess& rank : ranks_) {
     if (!rank.failed() && rank.end_time() < first.end_time()) {
-      fmt::print(stderr, "launch: rank {} had ended {:.1f} s before, with exit code 0: did it return early?\n", rank.rank(),
-                 seconds(first.end_time() - rank.end_time()));
+      fmt::print(stderr,
+                 "launch: rank {} had ended {:.1f} s before, with exit code 0: did it return early?\n",
+                 rank.rank(), seconds(first.end_time() - rank.end_time()));
     }
   }
   return first.exit_code();
