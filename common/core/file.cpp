@@ -30,8 +30,9 @@ std::string read_file(const fs::path& path, std::string_view what) {
   std::ifstream in(path, std::ios::binary);
   check<DataError>(in.is_open(), "{}: cannot be opened: {}", path.string(), std::strerror(errno));
   in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  check<DataError>(in.gcount() == static_cast<std::streamsize>(bytes.size()), "{}: read {} of {} bytes; is another program writing it?",
-                   path.string(), in.gcount(), bytes.size());
+  check<DataError>(in.gcount() == static_cast<std::streamsize>(bytes.size()),
+                   "{}: read {} of {} bytes; is another program writing it?", path.string(), in.gcount(),
+                   bytes.size());
   return bytes;
 }
 

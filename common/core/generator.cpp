@@ -24,7 +24,9 @@ uint64_t checksum(std::string_view text) {
 
 [[noreturn]] void fail_state(std::string_view found) {
   throw DataError(
-      "the saved state of a random generator is damaged: {}; expected what Generator::state() wrote. Take another checkpoint", found);
+      "the saved state of a random generator is damaged: {}; expected what Generator::state() wrote. Take "
+      "another checkpoint",
+      found);
 }
 
 /// All default generators, made when first asked for.
@@ -41,7 +43,9 @@ Defaults& defaults() {
 
 }  // namespace
 
-Generator::Generator(uint64_t seed) { manual_seed(seed); }
+Generator::Generator(uint64_t seed) {
+  manual_seed(seed);
+}
 
 void Generator::manual_seed(uint64_t seed) {
   seed_ = seed;
@@ -59,19 +63,28 @@ uint64_t Generator::random64() {
   return high << 32 | random();
 }
 
-int64_t Generator::random_int64() { return static_cast<int64_t>(random64() & 0x7fffffffffffffff); }
+int64_t Generator::random_int64() {
+  return static_cast<int64_t>(random64() & 0x7fffffffffffffff);
+}
 
-float Generator::rand() { return static_cast<float>(random() & 0xffffff) * 0x1p-24F; }
+float Generator::rand() {
+  return static_cast<float>(random() & 0xffffff) * 0x1p-24F;
+}
 
-double Generator::rand_double() { return static_cast<double>(random64() & ((uint64_t{1} << 53) - 1)) * 0x1p-53; }
+double Generator::rand_double() {
+  return static_cast<double>(random64() & ((uint64_t{1} << 53) - 1)) * 0x1p-53;
+}
 
-float Generator::uniform(float low, float high) { return std::fmaf(rand(), high - low, low); }
+float Generator::uniform(float low, float high) {
+  return std::fmaf(rand(), high - low, low);
+}
 
 int64_t Generator::randint(int64_t low, int64_t high) {
   check(low < high, "randint expects low < high, found low {} and high {}", low, high);
   // Unsigned: the difference of two int64 may need 64 bits.
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  const uint64_t offset = range < static_cast<uint64_t>(two_draw_range) ? random() % range : random64() % range;
+  const uint64_t offset =
+      range < static_cast<uint64_t>(two_draw_range) ? random() % range : random64() % range;
   return static_cast<int64_t>(static_cast<uint64_t>(low) + offset);
 }
 
@@ -106,20 +119,23 @@ void Generator::set_state(const std::string& text) {
   const size_t split = text.rfind(' ');
   if (split == std::string::npos) fail_state("it has no checksum");
   const std::string body = text.substr(0, split);
-  if (text.substr(split + 1) != fmt::format("{:016x}", checksum(body))) fail_state("its checksum does not fit");
+  if (text.substr(split + 1) != fmt::format("{:016x}", checksum(body)))
+    fail_state("its checksum does not fit");
 
   std::istringstream in(body);
   in.imbue(std::locale::classic());
   std::string tag;
   Generator restored;
   in >> tag >> restored.seed_ >> restored.draws_;
-  // The engine's own reader takes any position, so read the words first and look at the last: it indexes an array.
+  // The engine's own reader takes any position, so read the words first and look at the last: it indexes an
+  // array.
   const auto engine_text = in.tellg();
   uint64_t word = 0;
   size_t words = 0;
   for (; in >> word; ++words) {
   }
-  const bool complete = tag == state_tag && in.eof() && words == std::mt19937::state_size + 1 && word <= std::mt19937::state_size;
+  const bool complete = tag == state_tag && in.eof() && words == std::mt19937::state_size + 1 &&
+                        word <= std::mt19937::state_size;
   if (!complete) fail_state("it does not hold a Mersenne twister");
   in.clear();
   in.seekg(engine_text);

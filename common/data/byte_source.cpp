@@ -22,7 +22,8 @@ ByteSource::ByteSource(const std::filesystem::path& path, std::string_view what)
   if (fill_input()) {
     is_gzip_ = stream_.avail_in >= 2 && std::equal(gzip_magic.begin(), gzip_magic.end(), input_.begin());
   }
-  if (is_gzip_ && inflateInit2(&stream_, MAX_WBITS + gzip_only) != Z_OK) throw Error("zlib cannot start: out of memory");
+  if (is_gzip_ && inflateInit2(&stream_, MAX_WBITS + gzip_only) != Z_OK)
+    throw Error("zlib cannot start: out of memory");
 }
 
 ByteSource::~ByteSource() {
@@ -54,7 +55,8 @@ size_t ByteSource::read_gzip(std::span<uint8_t> out) {
   size_t count = 0;
   while (count < out.size() && !finished_) {
     check<DataError>(stream_.avail_in > 0 || fill_input(),
-                     "{}: its gzip data end too early, after {} bytes of the file: it is truncated. Copy or download it again",
+                     "{}: its gzip data end too early, after {} bytes of the file: it is truncated. Copy or "
+                     "download it again",
                      path_.string(), file_size_);
     const size_t piece = std::min<size_t>(out.size() - count, std::numeric_limits<uInt>::max());
     stream_.next_out = out.data() + count;
@@ -77,8 +79,8 @@ void ByteSource::end_of_member() {
     finished_ = true;
     return;
   }
-  check<DataError>(stream_.next_in[0] == gzip_magic[0], "{}: expected the end of the file after its gzip data, found more bytes",
-                   path_.string());
+  check<DataError>(stream_.next_in[0] == gzip_magic[0],
+                   "{}: expected the end of the file after its gzip data, found more bytes", path_.string());
   inflateReset(&stream_);
 }
 

@@ -24,8 +24,8 @@ class ByteSource {
   bool is_gzip() const { return is_gzip_; }
   /// Of the file itself, as it lies on the disk.
   uint64_t file_size() const { return file_size_; }
-  /// Fills `out`, less only at the end of the file: returns how many bytes came. Throws DataError if gzip data are damaged: cut short,
-  /// a checksum that does not fit, or something behind them.
+  /// Fills `out`, less only at the end of the file: returns how many bytes came. Throws DataError if gzip
+  /// data are damaged: cut short, a checksum that does not fit, or something behind them.
   size_t read(std::span<uint8_t> out);
 
  private:

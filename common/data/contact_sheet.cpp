@@ -20,10 +20,12 @@ constexpr int64_t glyph_rows = 7;
 constexpr int64_t glyph_cols = 5;
 /// The digits, one string for each, rows from the top. The last is an arrow.
 constexpr std::array<const char*, 11> glyphs{
-    " ### #   ##  ### # ###  ##   # ### ", "  #   ##    #    #    #    #   ### ", " ### #   #    #   #   #   #   #####",
-    " ### #   #    #  ##     ##   # ### ", "   #   ##  # # #  # #####   #    # ", "######    ####     #    ##   # ### ",
-    " ### #    #    #### #   ##   # ### ", "#####    #   #   #   #    #    #   ", " ### #   ##   # ### #   ##   # ### ",
-    " ### #   ##   # ####    #    # ### ", "       #     # #####   #   #       ",
+    " ### #   ##  ### # ###  ##   # ### ", "  #   ##    #    #    #    #   ### ",
+    " ### #   #    #   #   #   #   #####", " ### #   #    #  ##     ##   # ### ",
+    "   #   ##  # # #  # #####   #    # ", "######    ####     #    ##   # ### ",
+    " ### #    #    #### #   ##   # ### ", "#####    #   #   #   #    #    #   ",
+    " ### #   ##   # ### #   ##   # ### ", " ### #   ##   # ####    #    # ### ",
+    "       #     # #####   #   #       ",
 };
 constexpr size_t arrow = 10;
 
@@ -33,7 +35,8 @@ struct Canvas {
   std::vector<uint8_t> pixels;  // (rows, cols, 3)
 
   void set(int64_t row, int64_t col, const Colour& colour) {
-    for (size_t channel = 0; channel < 3; ++channel) pixels[static_cast<size_t>(row * cols + col) * 3 + channel] = colour[channel];
+    for (size_t channel = 0; channel < 3; ++channel)
+      pixels[static_cast<size_t>(row * cols + col) * 3 + channel] = colour[channel];
   }
 };
 
@@ -45,7 +48,8 @@ void draw_glyph(Canvas& canvas, int64_t top, int64_t left, size_t glyph, const C
   }
 }
 
-void draw_tile(Canvas& canvas, int64_t top, int64_t left, const Tile& tile, int64_t rows, int64_t cols, int64_t zoom) {
+void draw_tile(Canvas& canvas, int64_t top, int64_t left, const Tile& tile, int64_t rows, int64_t cols,
+               int64_t zoom) {
   for (int64_t row = 0; row < rows * zoom; ++row) {
     for (int64_t col = 0; col < cols * zoom; ++col) {
       const uint8_t pixel = tile.image[static_cast<size_t>(row / zoom * cols + col / zoom)];
@@ -60,14 +64,17 @@ void draw_tile(Canvas& canvas, int64_t top, int64_t left, const Tile& tile, int6
 
 }  // namespace
 
-void write_contact_sheet(const std::filesystem::path& path, const std::vector<Tile>& tiles, int64_t rows, int64_t cols) {
-  check(!tiles.empty() && rows > 0 && cols > 0, "{}: a contact sheet expects pictures, found {} of {} x {}", path.string(), tiles.size(),
-        rows, cols);
+void write_contact_sheet(const std::filesystem::path& path, const std::vector<Tile>& tiles, int64_t rows,
+                         int64_t cols) {
+  check(!tiles.empty() && rows > 0 && cols > 0, "{}: a contact sheet expects pictures, found {} of {} x {}",
+        path.string(), tiles.size(), rows, cols);
   for (const Tile& tile : tiles) {
-    check<ShapeError>(static_cast<int64_t>(tile.image.size()) == rows * cols, "{}: expected pictures of {} x {} pixels, found {} pixels",
-                      path.string(), rows, cols, tile.image.size());
+    check<ShapeError>(static_cast<int64_t>(tile.image.size()) == rows * cols,
+                      "{}: expected pictures of {} x {} pixels, found {} pixels", path.string(), rows, cols,
+                      tile.image.size());
     check(tile.label >= 0 && tile.label <= 9 && tile.prediction >= 0 && tile.prediction <= 9,
-          "{}: expected labels and predictions from 0 to 9, found {} and {}", path.string(), tile.label, tile.prediction);
+          "{}: expected labels and predictions from 0 to 9, found {} and {}", path.string(), tile.label,
+          tile.prediction);
   }
   constexpr int64_t gap = 6;
   constexpr size_t many = 1000;
@@ -80,7 +87,8 @@ void write_contact_sheet(const std::filesystem::path& path, const std::vector<Ti
   Canvas canvas{down * tile_rows + gap, across * tile_cols + gap, {}};
   canvas.pixels.assign(static_cast<size_t>(canvas.rows * canvas.cols * 3), ground);
   for (int64_t i = 0; i < count; ++i) {
-    draw_tile(canvas, gap + i / across * tile_rows, gap + i % across * tile_cols, tiles[static_cast<size_t>(i)], rows, cols, zoom);
+    draw_tile(canvas, gap + i / across * tile_rows, gap + i % across * tile_cols,
+              tiles[static_cast<size_t>(i)], rows, cols, zoom);
   }
   write_png(path, canvas.pixels, canvas.rows, canvas.cols, 3);
 }

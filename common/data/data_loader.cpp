@@ -5,7 +5,8 @@
 namespace miniddp {
 namespace {
 
-/// Asks for memory that is wanted soon: a batch's images lie far apart, and waiting for one after the other takes longer than the rest.
+/// Asks for memory that is wanted soon: a batch's images lie far apart, and waiting for one after the other
+/// takes longer than the rest.
 void prefetch(std::span<const uint8_t> pixels) {
   constexpr size_t cache_line = 64;
   for (size_t i = 0; i < pixels.size(); i += cache_line) __builtin_prefetch(pixels.data() + i);
@@ -25,17 +26,20 @@ int64_t DataLoader::size() const {
 }
 
 DataPass DataLoader::pass(int64_t epoch) const {
-  generator().random_int64();  // the base seed: no workers need it, but the stream must go on as PyTorch's does
+  generator()
+      .random_int64();  // the base seed: no workers need it, but the stream must go on as PyTorch's does
   return {*this, {epoch, 0, options_.batch_size, sampler_->size(), {}}};
 }
 
 DataPass DataLoader::resume(const PassState& state) const {
   check<DataError>(state.batch_size == options_.batch_size && state.samples == sampler_->size(),
-                   "expected to go on with batches of {} from {} samples, found batches of {} from {}: resume with the options and data of "
+                   "expected to go on with batches of {} from {} samples, found batches of {} from {}: "
+                   "resume with the options and data of "
                    "the run that was interrupted",
                    state.batch_size, state.samples, options_.batch_size, sampler_->size());
-  check<DataError>(state.next_batch >= 0 && state.next_batch <= size() && (state.next_batch == 0 || !state.stream.empty()),
-                   "the saved position in the epoch is damaged: batch {} of {}", state.next_batch, size());
+  check<DataError>(
+      state.next_batch >= 0 && state.next_batch <= size() && (state.next_batch == 0 || !state.stream.empty()),
+      "the saved position in the epoch is damaged: batch {} of {}", state.next_batch, size());
   DataPass pass(*this, state);
   if (!state.stream.empty()) {
     Generator stream;
@@ -47,11 +51,13 @@ DataPass DataLoader::resume(const PassState& state) const {
 
 Batch DataLoader::load(std::vector<int64_t> indices) const {
   const auto count = static_cast<int64_t>(indices.size());
-  Batch batch{Tensor::empty({count, 1, dataset_->rows, dataset_->cols}), Tensor::empty({count}, DType::int64), std::move(indices)};
+  Batch batch{Tensor::empty({count, 1, dataset_->rows, dataset_->cols}), Tensor::empty({count}, DType::int64),
+              std::move(indices)};
   auto* image = batch.images.data<float>();
   auto* label = batch.labels.data<int64_t>();
   for (const int64_t index : batch.indices) {
-    check(index >= 0 && index < dataset_->size(), "the sampler asks for sample {} of a data set that has {}", index, dataset_->size());
+    check(index >= 0 && index < dataset_->size(), "the sampler asks for sample {} of a data set that has {}",
+          index, dataset_->size());
     prefetch(dataset_->image(index));
   }
   for (const int64_t index : batch.indices) {

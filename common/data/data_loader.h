@@ -1,4 +1,5 @@
-// DataLoader: batches of a data set, in a sampler's order. As torch.utils.data.DataLoader without workers: a batch takes microseconds.
+// DataLoader: batches of a data set, in a sampler's order. As torch.utils.data.DataLoader without workers: a
+// batch takes microseconds.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +24,13 @@ struct Batch {
 
 struct DataLoaderOptions {
   int64_t batch_size = 1;
-  bool drop_last = false;            // leave out a last batch that is not full
-  PixelTransform transform{};        // of each pixel
-  Generator* generator = nullptr;    // none: the default generator of the CPU
+  bool drop_last = false;          // leave out a last batch that is not full
+  PixelTransform transform{};      // of each pixel
+  Generator* generator = nullptr;  // none: the default generator of the CPU
 };
 
-/// Where a pass stands: everything needed to go on in the middle of an epoch with the same batches, drawing nothing again.
+/// Where a pass stands: everything needed to go on in the middle of an epoch with the same batches, drawing
+/// nothing again.
 struct PassState {
   int64_t epoch = 0;
   int64_t next_batch = 0;
@@ -41,8 +43,9 @@ struct PassState {
 
 class DataPass;
 
-/// Draws from the generator as PyTorch's does. Each pass: first two draws (the base seed of workers), at once; then, with the first
-/// batch, what the sampler draws. The loader keeps references to the data set, the sampler and the generator.
+/// Draws from the generator as PyTorch's does. Each pass: first two draws (the base seed of workers), at
+/// once; then, with the first batch, what the sampler draws. The loader keeps references to the data set, the
+/// sampler and the generator.
 class DataLoader {
  public:
   /// Throws Error if batch_size < 1.
@@ -52,13 +55,15 @@ class DataLoader {
   int64_t size() const;
   /// Begins a pass, as iter(loader) does: `for (const Batch& batch : loader.pass(epoch))`.
   DataPass pass(int64_t epoch) const;
-  /// Goes on with a pass from where its state() was taken; the generators must be as they were then. Throws DataError if the state is
-  /// damaged or was taken from a loader of another batch size or number of samples.
+  /// Goes on with a pass from where its state() was taken; the generators must be as they were then. Throws
+  /// DataError if the state is damaged or was taken from a loader of another batch size or number of samples.
   DataPass resume(const PassState& state) const;
 
  private:
   friend class DataPass;
-  Generator& generator() const { return options_.generator != nullptr ? *options_.generator : default_generator(); }
+  Generator& generator() const {
+    return options_.generator != nullptr ? *options_.generator : default_generator();
+  }
   Batch load(std::vector<int64_t> indices) const;
 
   const ImageDataset* dataset_;

@@ -28,9 +28,10 @@ struct ImageDataset {
 
 enum class Split { train, test };
 
-/// Loads `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, or the `t10k-…` files, from a directory: with `.gz` or without, in the
-/// directory itself or in `raw` or `MNIST/raw` below it, where torchvision puts them. Throws DataError if a file is missing or bad (see
-/// read_idx), if there are not as many labels as images, if there are none, or if a label is not below `classes`.
+/// Loads `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, or the `t10k-…` files, from a directory:
+/// with `.gz` or without, in the directory itself or in `raw` or `MNIST/raw` below it, where torchvision puts
+/// them. Throws DataError if a file is missing or bad (see read_idx), if there are not as many labels as
+/// images, if there are none, or if a label is not below `classes`.
 ImageDataset load_images(const std::filesystem::path& directory, Split split);
 
 /// The MNIST that comes with the project, or the directory that the environment variable MINIDDP_DATA names.

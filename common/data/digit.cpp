@@ -45,7 +45,8 @@ int quantile(std::vector<int> values, double part) {
   return *middle;
 }
 
-/// How much each pixel differs from the ground, towards the side to which most of the picture differs; 255 is the most.
+/// How much each pixel differs from the ground, towards the side to which most of the picture differs; 255 is
+/// the most.
 GreyImage ink_of(const GreyImage& picture, const std::string& name) {
   std::vector<int> border = border_of(picture);
   const int ground = quantile(border, 0.5);
@@ -55,11 +56,13 @@ GreyImage ink_of(const GreyImage& picture, const std::string& name) {
   const int sign = brighter > darker ? 1 : -1;
   int most = 0;
   for (const int pixel : picture.pixels) most = std::max(most, sign * (pixel - ground));
-  check<DataError>(most >= least_contrast, "{}: expected a digit that stands out from its ground, found nothing that does: the picture is blank",
-                   name);
+  check<DataError>(
+      most >= least_contrast,
+      "{}: expected a digit that stands out from its ground, found nothing that does: the picture is blank",
+      name);
 
-  // Whatever the border shows of paper, shadow and noise is no ink. In a picture that will shrink, nor are faint halos; in one of MNIST's
-  // own size the faint pixels belong to the digit.
+  // Whatever the border shows of paper, shadow and noise is no ink. In a picture that will shrink, nor are
+  // faint halos; in one of MNIST's own size the faint pixels belong to the digit.
   for (int& pixel : border) pixel = std::abs(pixel - ground);
   const bool will_shrink = std::max(picture.rows, picture.cols) > 2 * field;
   const int floor = std::min(most / 2, std::max(2 * quantile(border, 0.9), will_shrink ? most / 5 : 0));
@@ -174,7 +177,9 @@ GreyImage to_mnist_digit(const GreyImage& picture, const std::string& name) {
 std::string draw(std::span<const uint8_t> pixels, int64_t rows, int64_t cols, Drawing drawing) {
   constexpr std::string_view ramp = " .:-=+*#%@";
   constexpr std::string_view upper_half = "\u2580";
-  const auto pixel = [&](int64_t row, int64_t col) -> int { return row < rows ? pixels[static_cast<size_t>(row * cols + col)] : 0; };
+  const auto pixel = [&](int64_t row, int64_t col) -> int {
+    return row < rows ? pixels[static_cast<size_t>(row * cols + col)] : 0;
+  };
   const auto grey = [&](int64_t row, int64_t col) { return 232 + pixel(row, col) * 23 / 255; };
   std::string out;
   for (int64_t row = 0; row < rows; row += drawing == Drawing::text ? 1 : 2) {

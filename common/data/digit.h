@@ -9,9 +9,10 @@
 
 namespace miniddp {
 
-/// Prepares a picture as MNIST was made: ink bright on a dark ground (the picture's border tells which is which), cropped to the ink,
-/// scaled to fit 20 x 20, and laid into 28 x 28 with its centre of mass in the middle. Specks and noise are dropped. Throws DataError
-/// if nothing stands out from the ground; `name` is the picture's name for the message.
+/// Prepares a picture as MNIST was made: ink bright on a dark ground (the picture's border tells which is
+/// which), cropped to the ink, scaled to fit 20 x 20, and laid into 28 x 28 with its centre of mass in the
+/// middle. Specks and noise are dropped. Throws DataError if nothing stands out from the ground; `name` is
+/// the picture's name for the message.
 GreyImage to_mnist_digit(const GreyImage& picture, const std::string& name = "the picture");
 
 enum class Drawing {

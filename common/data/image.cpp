@@ -35,7 +35,8 @@ void compose(GreyImage& image, std::span<const uint8_t> alpha) {
   }
   const int ground = sum > 127 * weight ? 0 : 255;
   for (size_t i = 0; i < alpha.size(); ++i) {
-    image.pixels[i] = static_cast<uint8_t>((image.pixels[i] * alpha[i] + ground * (255 - alpha[i]) + 127) / 255);
+    image.pixels[i] =
+        static_cast<uint8_t>((image.pixels[i] * alpha[i] + ground * (255 - alpha[i]) + 127) / 255);
   }
 }
 
@@ -59,33 +60,43 @@ GreyImage to_grey(const stbi_uc* data, int rows, int cols, int channels) {
 GreyImage load_image(const std::filesystem::path& path) {
   const std::string name = path.string();
   const uint64_t file_size = file_size_of(path, "a PNG or JPEG picture");
-  check<DataError>(file_size <= largest_file, "{}: expected a picture of at most {} bytes, found {}", name, largest_file, file_size);
+  check<DataError>(file_size <= largest_file, "{}: expected a picture of at most {} bytes, found {}", name,
+                   largest_file, file_size);
   const std::string bytes = read_file(path, "a PNG or JPEG picture");
   const auto* data = reinterpret_cast<const stbi_uc*>(bytes.data());
   const int size = static_cast<int>(bytes.size());
   int cols = 0;
   int rows = 0;
   int channels = 0;
-  check<DataError>(bytes.starts_with("\x89PNG\r\n\x1a\n") || bytes.starts_with("\xff\xd8\xff"),
-                   "{}: expected a PNG or JPEG picture, found {} bytes of something else. Convert it to PNG first", name, size);
-  check<DataError>(stbi_info_from_memory(data, size, &cols, &rows, &channels) != 0,
-                   "{}: the header of the picture is damaged, or claims a size beyond all measure. Save or copy it again", name);
+  check<DataError>(
+      bytes.starts_with("\x89PNG\r\n\x1a\n") || bytes.starts_with("\xff\xd8\xff"),
+      "{}: expected a PNG or JPEG picture, found {} bytes of something else. Convert it to PNG first", name,
+      size);
+  check<DataError>(
+      stbi_info_from_memory(data, size, &cols, &rows, &channels) != 0,
+      "{}: the header of the picture is damaged, or claims a size beyond all measure. Save or copy it again",
+      name);
   check<DataError>(rows > 0 && cols > 0 && int64_t{rows} * cols <= most_pixels,
-                   "{}: expected a picture of at most {} pixels, found {} x {}. Make it smaller first", name, most_pixels, cols, rows);
-  const std::unique_ptr<stbi_uc, StbFree> pixels(stbi_load_from_memory(data, size, &cols, &rows, &channels, 0));
-  check<DataError>(pixels != nullptr, "{}: the picture is damaged ({}). Save or copy it again", name, stbi_failure_reason());
+                   "{}: expected a picture of at most {} pixels, found {} x {}. Make it smaller first", name,
+                   most_pixels, cols, rows);
+  const std::unique_ptr<stbi_uc, StbFree> pixels(
+      stbi_load_from_memory(data, size, &cols, &rows, &channels, 0));
+  check<DataError>(pixels != nullptr, "{}: the picture is damaged ({}). Save or copy it again", name,
+                   stbi_failure_reason());
   return to_grey(pixels.get(), rows, cols, channels);
 }
 
-void write_png(const std::filesystem::path& path, std::span<const uint8_t> pixels, int64_t rows, int64_t cols, int channels) {
+void write_png(const std::filesystem::path& path, std::span<const uint8_t> pixels, int64_t rows, int64_t cols,
+               int channels) {
   check(rows > 0 && cols > 0 && rows * cols * channels == static_cast<int64_t>(pixels.size()),
-        "{}: expected {} x {} x {} bytes for a picture, found {}", path.string(), rows, cols, channels, pixels.size());
+        "{}: expected {} x {} x {} bytes for a picture, found {}", path.string(), rows, cols, channels,
+        pixels.size());
   std::string bytes;
   const auto append = [](void* context, void* data, int size) {
     static_cast<std::string*>(context)->append(static_cast<const char*>(data), static_cast<size_t>(size));
   };
-  const int done = stbi_write_png_to_func(append, &bytes, static_cast<int>(cols), static_cast<int>(rows), channels, pixels.data(),
-                                          static_cast<int>(cols * channels));
+  const int done = stbi_write_png_to_func(append, &bytes, static_cast<int>(cols), static_cast<int>(rows),
+                                          channels, pixels.data(), static_cast<int>(cols * channels));
   check(done != 0, "{}: the picture cannot be encoded: out of memory", path.string());
   write_file(path, bytes);
 }

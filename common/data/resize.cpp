@@ -37,8 +37,8 @@ std::vector<Taps> taps_for(int64_t from, int64_t to) {
 }  // namespace
 
 GreyImage resize(const GreyImage& image, int64_t rows, int64_t cols) {
-  check(rows > 0 && cols > 0 && !image.pixels.empty(), "resize expects pictures with pixels, found {} x {} to {} x {}", image.rows, image.cols,
-        rows, cols);
+  check(rows > 0 && cols > 0 && !image.pixels.empty(),
+        "resize expects pictures with pixels, found {} x {} to {} x {}", image.rows, image.cols, rows, cols);
   // Along the rows first: (image.rows, cols).
   std::vector<float> between(static_cast<size_t>(image.rows * cols));
   const std::vector<Taps> across = taps_for(image.cols, cols);
@@ -46,7 +46,8 @@ GreyImage resize(const GreyImage& image, int64_t rows, int64_t cols) {
     for (int64_t col = 0; col < cols; ++col) {
       const Taps& taps = across[static_cast<size_t>(col)];
       float sum = 0;
-      for (size_t k = 0; k < taps.weights.size(); ++k) sum += taps.weights[k] * image.at(row, taps.first + static_cast<int64_t>(k));
+      for (size_t k = 0; k < taps.weights.size(); ++k)
+        sum += taps.weights[k] * image.at(row, taps.first + static_cast<int64_t>(k));
       between[static_cast<size_t>(row * cols + col)] = sum;
     }
   }
@@ -57,7 +58,8 @@ GreyImage resize(const GreyImage& image, int64_t rows, int64_t cols) {
     for (int64_t col = 0; col < cols; ++col) {
       float sum = 0;
       for (size_t k = 0; k < taps.weights.size(); ++k) {
-        sum += taps.weights[k] * between[static_cast<size_t>((taps.first + static_cast<int64_t>(k)) * cols + col)];
+        sum += taps.weights[k] *
+               between[static_cast<size_t>((taps.first + static_cast<int64_t>(k)) * cols + col)];
       }
       out.at(row, col) = static_cast<uint8_t>(std::clamp(std::lround(sum), 0L, 255L));
     }

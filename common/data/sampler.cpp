@@ -22,7 +22,9 @@ std::vector<int64_t> ascending(int64_t n) {
 
 SequentialSampler::SequentialSampler(int64_t n) : n_(checked_size(n)) {}
 
-std::vector<int64_t> SequentialSampler::order(int64_t, Generator) const { return ascending(n_); }
+std::vector<int64_t> SequentialSampler::order(int64_t, Generator) const {
+  return ascending(n_);
+}
 
 RandomSampler::RandomSampler(int64_t n, Generator* generator) : n_(checked_size(n)), generator_(generator) {}
 
@@ -33,10 +35,12 @@ Generator RandomSampler::begin_pass(Generator& source) const {
   return stream;
 }
 
-std::vector<int64_t> RandomSampler::order(int64_t, Generator stream) const { return stream.randperm(n_); }
+std::vector<int64_t> RandomSampler::order(int64_t, Generator stream) const {
+  return stream.randperm(n_);
+}
 
-// PyTorch makes one more permutation, of which it uses nothing: the part of a pass that is left when num_samples is no multiple of n.
-// Only a generator of the sampler's own shows it.
+// PyTorch makes one more permutation, of which it uses nothing: the part of a pass that is left when
+// num_samples is no multiple of n. Only a generator of the sampler's own shows it.
 void RandomSampler::end_pass() const {
   if (generator_ != nullptr) generator_->randperm(n_);
 }
@@ -48,6 +52,8 @@ std::vector<int64_t> distributed_order(int64_t n, int64_t seed, int64_t epoch, b
 
 WorldOneSampler::WorldOneSampler(int64_t n, int64_t seed) : n_(checked_size(n)), seed_(seed) {}
 
-std::vector<int64_t> WorldOneSampler::order(int64_t epoch, Generator) const { return distributed_order(n_, seed_, epoch); }
+std::vector<int64_t> WorldOneSampler::order(int64_t epoch, Generator) const {
+  return distributed_order(n_, seed_, epoch);
+}
 
 }  // namespace miniddp

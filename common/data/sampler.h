@@ -1,5 +1,5 @@
-// Samplers: the order in which a pass over a data set visits its samples. As torch.utils.data's, with one difference: the epoch is an
-// argument of the pass, so that nobody can forget set_epoch.
+// Samplers: the order in which a pass over a data set visits its samples. As torch.utils.data's, with one
+// difference: the epoch is an argument of the pass, so that nobody can forget set_epoch.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class Sampler {
 
   /// Indices in one pass.
   virtual int64_t size() const = 0;
-  /// Takes from `source` the random numbers that a new pass starts with, and returns the stream that order() is to use. A pass that is
-  /// resumed does not call this again: it has kept the stream.
+  /// Takes from `source` the random numbers that a new pass starts with, and returns the stream that order()
+  /// is to use. A pass that is resumed does not call this again: it has kept the stream.
   virtual Generator begin_pass(Generator& /*source*/) const { return Generator(0); }
   /// The indices of a pass, size() of them: the same for the same epoch and stream.
   virtual std::vector<int64_t> order(int64_t epoch, Generator stream) const = 0;
@@ -36,8 +36,8 @@ class SequentialSampler : public Sampler {
   int64_t n_;
 };
 
-/// A new permutation each pass; the epoch does not matter. Each pass draws a seed from `source` (two draws) for a stream of its own; with
-/// a generator of its own it permutes with that one and leaves `source` alone.
+/// A new permutation each pass; the epoch does not matter. Each pass draws a seed from `source` (two draws)
+/// for a stream of its own; with a generator of its own it permutes with that one and leaves `source` alone.
 class RandomSampler : public Sampler {
  public:
   explicit RandomSampler(int64_t n, Generator* generator = nullptr);
@@ -51,7 +51,8 @@ class RandomSampler : public Sampler {
   Generator* generator_;
 };
 
-/// All n indices as PyTorch's DistributedSampler orders them before it deals them out: permuted by a stream seeded seed + epoch.
+/// All n indices as PyTorch's DistributedSampler orders them before it deals them out: permuted by a stream
+/// seeded seed + epoch.
 std::vector<int64_t> distributed_order(int64_t n, int64_t seed, int64_t epoch, bool shuffle = true);
 
 /// PyTorch's DistributedSampler where the world is one process. Draws nothing from `source`.

@@ -8,7 +8,9 @@
 namespace miniddp {
 
 /// torchvision's ToTensor: a byte becomes a float32 in [0, 1].
-inline float to_tensor(uint8_t pixel) { return static_cast<float>(pixel) / 255.0F; }
+inline float to_tensor(uint8_t pixel) {
+  return static_cast<float>(pixel) / 255.0F;
+}
 
 /// torchvision's Normalize. The defaults are mean and standard deviation of MNIST's training pixels.
 struct Normalize {
@@ -22,7 +24,8 @@ struct Normalize {
 class PixelTransform {
  public:
   explicit PixelTransform(Normalize normalize = {}) {
-    for (int pixel = 0; pixel < 256; ++pixel) table_[static_cast<size_t>(pixel)] = normalize(to_tensor(static_cast<uint8_t>(pixel)));
+    for (int pixel = 0; pixel < 256; ++pixel)
+      table_[static_cast<size_t>(pixel)] = normalize(to_tensor(static_cast<uint8_t>(pixel)));
   }
   float operator()(uint8_t pixel) const { return table_[pixel]; }
   /// Transforms pixels into `out`, which has room for as many.

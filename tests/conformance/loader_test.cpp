@@ -1,5 +1,6 @@
-// Samplers and loaders: cases 15-19 and 21 of docs/parity.md. The orders are PyTorch's. Case 16 (persistent workers) has no
-// counterpart here: the loader has no workers, so each pass draws the base seed, as PyTorch's default does.
+// Samplers and loaders: cases 15-19 and 21 of docs/parity.md. The orders are PyTorch's. Case 16 (persistent
+// workers) has no counterpart here: the loader has no workers, so each pass draws the base seed, as PyTorch's
+// default does.
 #include <algorithm>
 #include <cmath>
 
@@ -32,7 +33,8 @@ DataLoaderOptions raw_pixels(int64_t batch_size, bool drop_last = false, Generat
 
 Indices indices_of(const DataLoader& loader, int64_t epoch) {
   Indices all;
-  for (const Batch& batch : loader.pass(epoch)) all.insert(all.end(), batch.indices.begin(), batch.indices.end());
+  for (const Batch& batch : loader.pass(epoch))
+    all.insert(all.end(), batch.indices.begin(), batch.indices.end());
   return all;
 }
 
@@ -112,7 +114,8 @@ TEST_CASE("case 19: DataLoader over 60000, batch 64") {
   manual_seed(1);
   const Indices all = indices_of(loader, 0);
   CHECK(all.size() == 60000);
-  CHECK(Indices(all.begin(), all.begin() + 8) == Indices{24894, 45082, 51850, 25962, 57884, 58887, 59203, 58901});
+  CHECK(Indices(all.begin(), all.begin() + 8) ==
+        Indices{24894, 45082, 51850, 25962, 57884, 58887, 59203, 58901});
 }
 
 TEST_CASE("case 21: batch sizes") {
@@ -142,7 +145,8 @@ TEST_CASE("every sample comes once, with its own label, in 157 batches of which 
     for (size_t i = 0; i < batch.indices.size(); ++i) {
       const auto number = static_cast<int64_t>(std::lround(images[6 * i] * 256 + images[6 * i + 1]));
       ++seen.at(static_cast<size_t>(number));
-      pixels_fit = pixels_fit && number == batch.indices[i] && labels[i] == number % 10 && std::lround(images[6 * i + 5]) == 4;
+      pixels_fit = pixels_fit && number == batch.indices[i] && labels[i] == number % 10 &&
+                   std::lround(images[6 * i + 5]) == 4;
     }
   }
   CHECK(pixels_fit);

@@ -112,9 +112,16 @@ TEST_CASE("case 14: draws of each operation") {
     operation(generator);
     return generator.draws();
   };
-  CHECK(draws([](Generator& g) { std::vector<float> out(5); g.uniform_(out, 0, 1); }) == 5);
-  CHECK(draws([](Generator& g) { for (int i = 0; i < 3; ++i) g.random_int64(); }) == 6);
-  CHECK(draws([](Generator& g) { for (int i = 0; i < 3; ++i) g.rand_double(); }) == 6);
+  CHECK(draws([](Generator& g) {
+          std::vector<float> out(5);
+          g.uniform_(out, 0, 1);
+        }) == 5);
+  CHECK(draws([](Generator& g) {
+          for (int i = 0; i < 3; ++i) g.random_int64();
+        }) == 6);
+  CHECK(draws([](Generator& g) {
+          for (int i = 0; i < 3; ++i) g.rand_double();
+        }) == 6);
   CHECK(draws([](Generator& g) { g.bernoulli(0.25); }) == 2);
   CHECK(draws([](Generator& g) { g.randperm(10); }) == 9);
   CHECK(draws([](Generator& g) { g.randperm(1); }) == 0);
@@ -143,7 +150,8 @@ TEST_CASE("a damaged generator state is an error and changes nothing") {
   const std::string saved = generator.state();
   Generator victim(5);
   const std::string before = victim.state();
-  std::vector<std::string> damaged{"", " ", "mt19937", "mt19937 1 2 3", saved + " 1", saved.substr(1), " " + saved};
+  std::vector<std::string> damaged{"",         " ", "mt19937", "mt19937 1 2 3", saved + " 1", saved.substr(1),
+                                   " " + saved};
   for (const double part : {0.01, 0.5, 0.99}) {
     damaged.push_back(saved.substr(0, static_cast<size_t>(part * static_cast<double>(saved.size()))));
     std::string flipped = saved;

@@ -32,7 +32,8 @@ inline std::string random_bytes(size_t count, int limit = 256, uint64_t seed = 1
 /// One gzip member.
 inline std::string gzip(const std::string& bytes) {
   z_stream stream{};
-  check(deflateInit2(&stream, 9, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK, "zlib cannot start");
+  check(deflateInit2(&stream, 9, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK,
+        "zlib cannot start");
   std::string packed(deflateBound(&stream, bytes.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());

@@ -37,14 +37,16 @@ bool has(const std::string& text, std::string_view part) {
 
 void write_set(const fs::path& directory, uint32_t images, const std::string& labels) {
   write_file(directory / "train-images-idx3-ubyte", idx_header({images, 7, 5}) + random_bytes(images * 35));
-  write_file(directory / "train-labels-idx1-ubyte.gz", gzip(idx_header({static_cast<uint32_t>(labels.size())}) + labels));
+  write_file(directory / "train-labels-idx1-ubyte.gz",
+             gzip(idx_header({static_cast<uint32_t>(labels.size())}) + labels));
 }
 
 std::vector<uint8_t> unpacked(const fs::path& path) {
   ByteSource source(path, "a data file");
   std::vector<uint8_t> bytes;
   std::vector<uint8_t> piece(1 << 20);
-  while (const size_t count = source.read(piece)) bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<long>(count));
+  while (const size_t count = source.read(piece))
+    bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<long>(count));
   return bytes;
 }
 
@@ -83,7 +85,8 @@ TEST_CASE("MNIST loads") {
   CHECK(train.rows == 28);
   CHECK(train.cols == 28);
   CHECK(train.images.size() == 60000 * 784);
-  CHECK(std::vector<int>(train.labels.begin(), train.labels.begin() + 10) == std::vector<int>{5, 0, 4, 1, 9, 2, 1, 3, 1, 4});
+  CHECK(std::vector<int>(train.labels.begin(), train.labels.begin() + 10) ==
+        std::vector<int>{5, 0, 4, 1, 9, 2, 1, 3, 1, 4});
   // Mean and standard deviation of all pixels are what Normalize takes off.
   double sum = 0;
   double squares = 0;
@@ -93,12 +96,14 @@ TEST_CASE("MNIST loads") {
   }
   const double mean = sum / static_cast<double>(train.images.size());
   CHECK(mean == Approx(0.1307).margin(5e-5));
-  CHECK(std::sqrt(squares / static_cast<double>(train.images.size()) - mean * mean) == Approx(0.3081).margin(5e-5));
+  CHECK(std::sqrt(squares / static_cast<double>(train.images.size()) - mean * mean) ==
+        Approx(0.3081).margin(5e-5));
 
   const ImageDataset test = load_images(default_data_directory(), Split::test);
   CHECK(test.size() == 10000);
   CHECK(test.image(9999).data() == test.images.data() + 9999 * 784);
-  for (int digit = 0; digit < 10; ++digit) CHECK(std::count(test.labels.begin(), test.labels.end(), digit) > 800);
+  for (int digit = 0; digit < 10; ++digit)
+    CHECK(std::count(test.labels.begin(), test.labels.end(), digit) > 800);
 }
 
 TEST_CASE("A data set of another size, in torchvision's folders, raw beside packed") {
@@ -127,7 +132,8 @@ TEST_CASE("Images and labels that do not fit together") {
 
 TEST_CASE("60000 images with 59999 labels") {
   const TemporaryDirectory directory;
-  write_file(directory.path() / "train-images-idx3-ubyte.gz", gzip(idx_header({60000, 1, 1}) + random_bytes(60000)));
+  write_file(directory.path() / "train-images-idx3-ubyte.gz",
+             gzip(idx_header({60000, 1, 1}) + random_bytes(60000)));
   write_file(directory.path() / "train-labels-idx1-ubyte", idx_header({59999}) + random_bytes(59999, 10));
   CHECK(has(error_of(directory.path()), "60000 images"));
 }

@@ -43,7 +43,8 @@ const std::string images = idx_header({13, 7, 5}) + pixels;
 }  // namespace
 
 TEST_CASE("IDX is read packed or not, whatever the file is called") {
-  for (const std::string& bytes : {images, gzip(images), gzip(images.substr(0, 100)) + gzip(images.substr(100))}) {
+  for (const std::string& bytes :
+       {images, gzip(images), gzip(images.substr(0, 100)) + gzip(images.substr(100))}) {
     const IdxArray array = read_bytes(bytes, 3);
     CHECK(array.shape == Shape{13, 7, 5});
     CHECK(std::string(array.data.begin(), array.data.end()) == pixels);
@@ -68,12 +69,14 @@ TEST_CASE("IDX with no elements, and contents that pack very well") {
 
 TEST_CASE("IDX cut short anywhere is an error, packed or not") {
   const std::string packed = gzip(images);
-  for (const size_t length : {size_t{0}, size_t{1}, size_t{3}, size_t{4}, size_t{15}, size_t{16}, images.size() - 1}) {
+  for (const size_t length :
+       {size_t{0}, size_t{1}, size_t{3}, size_t{4}, size_t{15}, size_t{16}, images.size() - 1}) {
     CAPTURE(length);
     CHECK(has(error_of(images.substr(0, length)), "truncated"));
     CHECK(has(error_of(gzip(images.substr(0, length))), "truncated"));
   }
-  for (const size_t length : {size_t{3}, size_t{15}, size_t{16}, packed.size() / 2, packed.size() - 9, packed.size() - 1}) {
+  for (const size_t length :
+       {size_t{3}, size_t{15}, size_t{16}, packed.size() / 2, packed.size() - 9, packed.size() - 1}) {
     CAPTURE(length);
     CHECK(has(error_of(packed.substr(0, length)), "truncated"));
   }

@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 namespace {
 
 const ImageDataset& digits() {
-  static const ImageDataset set = load_images(fs::path(MINIDDP_SOURCE_DIR) / "datasets" / "mnist", Split::test);
+  static const ImageDataset set =
+      load_images(fs::path(MINIDDP_SOURCE_DIR) / "datasets" / "mnist", Split::test);
   return set;
 }
 
@@ -44,7 +45,8 @@ GreyImage framed(const GreyImage& image, int64_t margin, uint8_t ground) {
   GreyImage out{image.rows + 2 * margin, image.cols + 3 * margin, {}};
   out.pixels.assign(static_cast<size_t>(out.rows * out.cols), ground);
   for (int64_t row = 0; row < image.rows; ++row) {
-    for (int64_t col = 0; col < image.cols; ++col) out.at(row + margin, col + 2 * margin) = image.at(row, col);
+    for (int64_t col = 0; col < image.cols; ++col)
+      out.at(row + margin, col + 2 * margin) = image.at(row, col);
   }
   return out;
 }
@@ -160,8 +162,11 @@ TEST_CASE("Larger, smaller, framed and inverted pictures still are nearest to a 
     for (int64_t i = 0; i < 20; ++i) {
       const GreyImage made = to_mnist_digit(framed(inverted(resize(digit(i), side, side)), 41, 255));
       CHECK(made.rows == 28);
-      const auto label = [](int64_t index) { return static_cast<int>(digits().labels[static_cast<size_t>(index)]); };
-      if (label(nearest(made)) != label(i)) FAIL("picture " << i << " at " << side << " pixels looks like a " << label(nearest(made)));
+      const auto label = [](int64_t index) {
+        return static_cast<int>(digits().labels[static_cast<size_t>(index)]);
+      };
+      if (label(nearest(made)) != label(i))
+        FAIL("picture " << i << " at " << side << " pixels looks like a " << label(nearest(made)));
     }
   }
 }
@@ -173,14 +178,16 @@ TEST_CASE("Noise, a shadow over the paper and specks do not disturb the crop") {
   for (int64_t row = 0; row < picture.rows; ++row) {
     for (int64_t col = 0; col < picture.cols; ++col) {
       const double lit = 0.85 + 0.1 * static_cast<double>(col) / static_cast<double>(picture.cols);
-      picture.at(row, col) = static_cast<uint8_t>(picture.at(row, col) * lit + static_cast<double>(generator.randint(0, 8)));
+      picture.at(row, col) =
+          static_cast<uint8_t>(picture.at(row, col) * lit + static_cast<double>(generator.randint(0, 8)));
     }
   }
   for (int64_t k = 0; k < 3; ++k) picture.at(9 + k, 11) = 0;
   CHECK(nearest(to_mnist_digit(picture)) == 2);
 
   std::string jpeg;
-  REQUIRE(stbi_write_jpg_to_func(append, &jpeg, static_cast<int>(picture.cols), static_cast<int>(picture.rows), 1, picture.pixels.data(), 60) != 0);
+  REQUIRE(stbi_write_jpg_to_func(append, &jpeg, static_cast<int>(picture.cols),
+                                 static_cast<int>(picture.rows), 1, picture.pixels.data(), 60) != 0);
   const TemporaryDirectory directory;
   write_file(directory.path() / "photo.jpg", jpeg);
   CHECK(nearest(to_mnist_digit(load_image(directory.path() / "photo.jpg"))) == 2);
@@ -247,7 +254,8 @@ TEST_CASE("A contact sheet shows every tile and its two numbers") {
   const TemporaryDirectory directory;
   const auto path = directory.path() / "sheet.png";
   std::vector<Tile> tiles;
-  for (int64_t i = 0; i < 13; ++i) tiles.push_back({digits().image(i), digits().labels[static_cast<size_t>(i)], i % 10});
+  for (int64_t i = 0; i < 13; ++i)
+    tiles.push_back({digits().image(i), digits().labels[static_cast<size_t>(i)], i % 10});
   write_contact_sheet(path, tiles, 28, 28);
   const GreyImage sheet = load_image(path);
   // 4 across; a tile is 56 x 56 with a caption of 9 rows, and 6 pixels lie between tiles.
@@ -257,7 +265,8 @@ TEST_CASE("A contact sheet shows every tile and its two numbers") {
     for (int64_t row = 0; row < 28; ++row) {
       for (int64_t col = 0; col < 28; ++col) {
         const uint8_t shown = sheet.at(6 + i / 4 * 71 + 2 * row, 6 + i % 4 * 62 + 2 * col);
-        if (shown != tiles[static_cast<size_t>(i)].image[static_cast<size_t>(row * 28 + col)]) FAIL("tile " << i);
+        if (shown != tiles[static_cast<size_t>(i)].image[static_cast<size_t>(row * 28 + col)])
+          FAIL("tile " << i);
       }
     }
   }
