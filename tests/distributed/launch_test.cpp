@@ -1,6 +1,7 @@
 // What `launch` gives its ranks and what it makes of their output and exit codes.
 #include <algorithm>
 
+#include "common/core/error.h"
 #include "common/launch/launch.h"
 #include "common/launch/line_splitter.h"
 #include "tests/support/catch.h"
