@@ -66,3 +66,6 @@ else()
   set(MINIDDP_HAVE_GLOO OFF)
   message(STATUS "Gloo not found (package libgloo-dev): the backend \"gloo\" of chapters 04 to 06 is not built, \"ring\" is")
 endif()
+
+# Only the target `benchmarks` needs it, and it is left out where the library is missing.
+find_package(benchmark CONFIG QUIET)

@@ -148,10 +148,12 @@ std::shared_ptr<const Plan> plan_for(Pass pass, const ConvShape& shape, bool bia
   return plans->emplace(key, std::make_shared<const Plan>(pass, shape, bias)).first->second;
 }
 
-/// Samples that go through at once.
+/// Samples that go through at once: about 4 MiB of x and y together, in chunks of nearly equal size.
 int64_t chunk_of(const ConvShape& s) {
   constexpr int64_t elements = int64_t{1} << 20;
-  return std::clamp<int64_t>(elements / (s.x_size() + s.y_size()), 1, s.n);
+  const int64_t most = std::clamp<int64_t>(elements / (s.x_size() + s.y_size()), 1, s.n);
+  const int64_t chunks = (s.n + most - 1) / most;
+  return (s.n + chunks - 1) / chunks;
 }
 
 /// f(chunk's plan, first sample) for each chunk.
