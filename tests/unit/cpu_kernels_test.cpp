@@ -122,7 +122,7 @@ TEST_CASE("log_softmax of large scores stays finite, and rows of probabilities a
   }
 }
 
-TEST_CASE("nll_loss names a target out of range, its row and the number of classes; an empty batch gives NaN") {
+TEST_CASE("nll_loss names a target out of range, its row and the number of classes, and an empty batch gives NaN") {
   const Tensor x = Tensor::zeros({3, 7});
   Tensor loss = Tensor::zeros({}), dx = Tensor::zeros({3, 7});
   for (const int64_t wrong : {int64_t{7}, int64_t{-1}}) {
@@ -212,7 +212,7 @@ TEST_CASE("SGD with every option agrees with PyTorch's definition in float64") {
   }
 }
 
-TEST_CASE("results are the same bits again, and whichever thread computes them; two threads may call at once") {
+TEST_CASE("results are the same bits again, and whichever thread computes them, and two threads may call at once") {
   Generator generator(22);
   const int64_t n = 21;
   const Tensor x = random_tensor({n, 32, 26, 26}, generator), w = random_tensor({64, 32, 3, 3}, generator);
