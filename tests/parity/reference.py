@@ -183,7 +183,7 @@ def train(options):
         if sampler is not None and not options.no_set_epoch:
             sampler.set_epoch(epoch - 1)
         model.train()
-        cut_short = False
+        finished = False
         for batch, indices in enumerate(loader):
             target = labels[indices]
             optimizer.zero_grad()
@@ -194,15 +194,15 @@ def train(options):
             if batch % options.log_interval == 0:
                 done, total, percent = batch * len(target), len(labels), 100.0 * batch / len(loader)
                 say(f"Train Epoch: {epoch} [{done}/{total} ({percent:.0f}%)]\tLoss: {losses[-1]:.6f}")
-            cut_short = 0 < options.max_steps <= len(losses)
-            if cut_short:
+            finished = 0 < options.max_steps <= len(losses)
+            if finished:
                 break
-        if cut_short:  # a part of an epoch is not evaluated
-            break
         test_loss, correct = evaluate(model, test_images, test_labels, test_loader)
         total = len(test_labels)
-        say(f"Test set: Average loss: {test_loss:.4f}, Accuracy: {correct}/{total} ({100.0 * correct / total:.0f}%)")
+        say(f"\nTest set: Average loss: {test_loss:.4f}, Accuracy: {correct}/{total} ({100.0 * correct / total:.0f}%)")
         epochs.append({"epoch": epoch, "test_loss": test_loss, "correct": correct, "total": total})
+        if finished:
+            break
 
     derived = {
         "torch": torch.__version__,
