@@ -199,7 +199,7 @@ def train(options):
                 break
         test_loss, correct = evaluate(model, test_images, test_labels, test_loader)
         total = len(test_labels)
-        say(f"\nTest set: Average loss: {test_loss:.4f}, Accuracy: {correct}/{total} ({100.0 * correct / total:.0f}%)")
+        say(f"\nTest set: Average loss: {test_loss:.4f}, Accuracy: {correct}/{total} ({100.0 * correct / total:.0f}%)\n")
         epochs.append({"epoch": epoch, "test_loss": test_loss, "correct": correct, "total": total})
         if finished:
             break
