@@ -24,7 +24,7 @@ const std::string recorded = source + "/tests/parity/recorded/";
 
 /// The program's own options come last, so that a test may override these.
 Arguments command(Arguments program, const Arguments& options) {
-  program.insert(program.end(), {"--data", source + "/datasets/mnist", "--threads", "2"});
+  program.insert(program.end(), {"--data", source + "/datasets/mnist", "--threads", "1"});
   program.insert(program.end(), options.begin(), options.end());
   return program;
 }
