@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/autograd/node.h"
+#include "common/core/recorder.h"
 #include "common/core/worker.h"
 
 namespace miniddp {
@@ -53,8 +54,9 @@ class Run {
   void execute() {
     Run* outer = std::exchange(current_, this);
     if (devices_ <= 1) {
-      for (auto& [device, queue] : ready_) drain(queue);
+      for (auto& [device, queue] : ready_) drain(device, queue);
     } else {
+      const Span waiting(nullptr, {});  // the workers record their own
       std::unique_lock lock(mutex_);
       for (auto& [device, queue] : ready_) wake(device);
       done_.wait(lock, [this] { return running_ == 0; });
@@ -128,14 +130,32 @@ class Run {
     if (queue.busy || queue.empty()) return;
     queue.busy = true;
     ++running_;
-    worker_of("backward", device).submit([this, &queue] {
+    worker_of("backward", device, tier_).submit([this, device, &queue] {
       Run* outer = std::exchange(current_, this);
-      drain(queue);
-      current_ = outer;
+      for (bool more = true; more;) {
+        drain(device, queue);
+        std::lock_guard lock(mutex_);
+        more = !queue.empty() && !error_;
+        if (more) continue;
+        queue.busy = false;
+        current_ = outer;
+        // Notified under the lock: the caller may destroy this object as soon as it sees zero.
+        if (--running_ == 0) done_.notify_all();
+      }
     });
   }
 
-  void drain(Queue& queue) {
+  void drain(Device device, Queue& queue) {
+    try {
+      const Span span("backward", device);
+      run_ready(queue);
+    } catch (...) {
+      std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+    }
+  }
+
+  void run_ready(Queue& queue) {
     NoGrad no_grad;
     std::unique_lock lock(mutex_);
     while (!queue.empty() && !error_) {
@@ -143,21 +163,10 @@ class Run {
       queue.pop();
       std::vector<Arrivals> arrived = std::move(states_.at(node).arrived);
       lock.unlock();
-      Grads out;
-      try {
-        out = run_node(*node, arrived);
-      } catch (...) {
-        lock.lock();
-        if (!error_) error_ = std::current_exception();
-        break;
-      }
+      Grads out = run_node(*node, arrived);
       lock.lock();
       deliver(*node, out);
     }
-    if (devices_ <= 1) return;
-    queue.busy = false;
-    // Notified under the lock: the caller may destroy this object as soon as it sees zero.
-    if (--running_ == 0) done_.notify_all();
   }
 
   Grads run_node(Node& node, std::vector<Arrivals>& arrived) const {
@@ -191,6 +200,7 @@ class Run {
   }
 
   const bool retain_graph_;
+  const int tier_ = next_tier();
   size_t devices_ = 0;
   std::vector<std::shared_ptr<Node>> roots_;
   std::unordered_map<Node*, State> states_;

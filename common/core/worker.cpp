@@ -2,11 +2,17 @@
 
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 namespace miniddp {
+namespace {
 
-Worker::Worker(Device device) : device_(device), thread_([this] { run(); }) {}
+thread_local int tier_of_callees = 0;
+
+}  // namespace
+
+Worker::Worker(Device device, int tier) : device_(device), tier_(tier), thread_([this] { run(); }) {}
 
 Worker::~Worker() {
   {
@@ -26,6 +32,7 @@ void Worker::submit(std::function<void()> task) {
 }
 
 void Worker::run() {
+  tier_of_callees = tier_ + 1;
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
@@ -39,13 +46,15 @@ void Worker::run() {
   }
 }
 
-Worker& worker_of(const std::string& crew, Device device) {
+Worker& worker_of(const std::string& crew, Device device, int tier) {
   static std::mutex mutex;
-  static std::map<std::pair<std::string, Device>, std::unique_ptr<Worker>> workers;
+  static std::map<std::tuple<std::string, Device, int>, std::unique_ptr<Worker>> workers;
   std::lock_guard lock(mutex);
-  auto& worker = workers[{crew, device}];
-  if (!worker) worker = std::make_unique<Worker>(device);
+  auto& worker = workers[{crew, device, tier}];
+  if (!worker) worker = std::make_unique<Worker>(device, tier);
   return *worker;
 }
+
+int next_tier() { return tier_of_callees; }
 
 }  // namespace miniddp

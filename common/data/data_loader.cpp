@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/core/recorder.h"
+
 namespace miniddp {
 namespace {
 
@@ -50,6 +52,7 @@ DataPass DataLoader::resume(const PassState& state) const {
 }
 
 Batch DataLoader::load(std::vector<int64_t> indices) const {
+  const Span span("data", Device{});
   const auto count = static_cast<int64_t>(indices.size());
   Batch batch{Tensor::empty({count, 1, dataset_->rows, dataset_->cols}), Tensor::empty({count}, DType::int64),
               std::move(indices)};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/autograd/node.h"
+#include "common/core/recorder.h"
 
 namespace miniddp::functional {
 namespace {
@@ -249,6 +250,7 @@ Tensor nll_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
                     to_string(x.shape()), to_string(target.shape()));
   check<ShapeError>(x.size(0) == target.size(0), "Expected input batch_size ({}) to match target batch_size ({}).", x.size(0),
                     target.size(0));
+  const Span span("loss", x.device());
   Tensor loss = like(x, {});
   kernels_of(x).nll_loss_forward(x, target, reduction, loss);
   record("NllLoss", {x}, loss, [target, reduction, shape = x.shape()](Grads grads) {
@@ -260,6 +262,7 @@ Tensor nll_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
 }
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, Reduction reduction) {
+  const Span span("loss", x.defined() ? x.device() : Device{});
   return nll_loss(log_softmax(x), target, reduction);
 }
 

@@ -2,7 +2,44 @@
 
 #include <set>
 
+#include "common/core/recorder.h"
+#include "common/core/warning.h"
+
 namespace miniddp {
+
+Value Module::forward_values(const Inputs& inputs) {
+  check(!inputs.args.empty() || !inputs.kwargs.items.empty(), "forward() missing 1 required positional argument: 'input'");
+  check(inputs.args.size() + inputs.kwargs.items.size() == 1 && (inputs.kwargs.items.empty() || inputs.kwargs.items[0].first == "input"),
+        "forward() takes 1 argument, 'input', but {} positional and {} named ones were given; a module that takes others overrides "
+        "forward_values",
+        inputs.args.size(), inputs.kwargs.items.size());
+  return forward(inputs.get(0, "input").tensor());
+}
+
+namespace {
+
+// The outermost forward on a thread is a phase of the training step.
+template <class Run>
+auto as_phase(Device device, const Run& run) {
+  if (!recording() || Span::inside("forward")) return run();
+  const Span span("forward", device);
+  return run();
+}
+
+}  // namespace
+
+Tensor Module::operator()(const Tensor& input) {
+  Tensor output = as_phase(input.device(), [&] { return forward(input); });
+  for (const ForwardHook& hook : forward_hooks_) hook(*this, Inputs{{input}, {}}, output);
+  return output;
+}
+
+Value Module::operator()(const Inputs& inputs) {
+  const Tensor* first = inputs.args.empty() ? nullptr : inputs.args[0].get_if<Tensor>();
+  Value output = as_phase(first == nullptr ? Device{} : first->device(), [&] { return forward_values(inputs); });
+  for (const ForwardHook& hook : forward_hooks_) hook(*this, inputs, output);
+  return output;
+}
 
 void Module::visit_slots(const SlotVisitor& visit, const std::string& prefix) {
   for (const Slot& slot : slots_) {
@@ -104,6 +141,10 @@ void Module::to(DType dtype) {
 
 void Module::zero_grad(bool set_to_none) {
   for (Tensor& parameter : parameters()) {
+    if (!parameter.is_leaf()) {
+      warn("zero_grad() of a replica has no effect: its parameters are copies, their gradients go to the original module");
+      return;
+    }
     if (!parameter.grad().defined()) continue;
     if (set_to_none) {
       parameter.set_grad({});
@@ -111,6 +152,13 @@ void Module::zero_grad(bool set_to_none) {
       parameter.grad().zero_();
     }
   }
+}
+
+NamedTensors consume_prefix_in_state_dict_if_present(NamedTensors state, const std::string& prefix) {
+  for (auto& [name, tensor] : state) {
+    if (name.starts_with(prefix)) name.erase(0, prefix.size());
+  }
+  return state;
 }
 
 }  // namespace miniddp

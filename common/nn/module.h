@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/nn/value.h"
 #include "common/tensor/tensor.h"
 
 namespace miniddp {
@@ -24,7 +25,18 @@ class Module {
   virtual ~Module() = default;
 
   virtual Tensor forward(const Tensor& input) = 0;
-  Tensor operator()(const Tensor& input) { return forward(input); }
+  /// The same for modules that take or return something else than one tensor; they override it, and callers of either kind are served.
+  /// Here: takes exactly one tensor, alone or named "input", and calls forward. Throws Error otherwise.
+  virtual Value forward_values(const Inputs& inputs);
+
+  // Forward, then the hooks.
+  Tensor operator()(const Tensor& input);
+  Value operator()(const Inputs& inputs);
+
+  /// Called after every forward of this module, in order of registration. Copies of the module, such as DataParallel's replicas, call it
+  /// too, each on its own thread.
+  using ForwardHook = std::function<void(Module& module, const Inputs& inputs, const Value& output)>;
+  void register_forward_hook(ForwardHook hook) { forward_hooks_.push_back(std::move(hook)); }
 
   /// A copy of the object that shares every tensor with this one. Cloneable implements it.
   virtual std::unique_ptr<Module> clone() const = 0;
@@ -45,7 +57,7 @@ class Module {
   /// Moves parameters and buffers; the optimizer must be made afterwards.
   void to(Device device);
   void to(DType dtype);
-  /// Forgets all gradients (set_to_none) or fills them with zeros.
+  /// Forgets all gradients (set_to_none) or fills them with zeros. Has no effect, and warns, in a replica of DataParallel.
   void zero_grad(bool set_to_none = true);
 
   /// Visits every registered tensor slot of this module and its children, depth first, names prefixed ("conv1.weight").
@@ -86,8 +98,13 @@ class Module {
   };
   std::vector<Slot> slots_;
   std::vector<std::pair<std::string, std::function<Module&(Module&)>>> children_;
+  std::vector<ForwardHook> forward_hooks_;
   bool training_ = true;
 };
+
+/// Without "module." in front of the names: what DataParallel or DistributedDataParallel saved can then be loaded without them. Names
+/// that do not begin with `prefix` stay as they are.
+NamedTensors consume_prefix_in_state_dict_if_present(NamedTensors state, const std::string& prefix = "module.");
 
 /// Base of concrete modules: `class Net : public Cloneable<Net>`.
 template <class Derived>

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/core/recorder.h"
+
 namespace miniddp {
 
 SGD::SGD(std::vector<Tensor> parameters, SgdParams options)
@@ -23,6 +25,7 @@ SGD::SGD(std::vector<Tensor> parameters, SgdParams options)
 }
 
 void SGD::step() {
+  const Span span("step", parameters_[0].device());
   std::vector<Tensor> params, grads, buffers;
   std::vector<uint8_t> first;
   for (size_t i = 0; i < parameters_.size(); ++i) {

@@ -4,6 +4,7 @@
 
 #include "common/autograd/engine.h"
 #include "common/autograd/node.h"
+#include "common/core/recorder.h"
 #include "common/kernels/kernels.h"
 #include "common/tensor/tensor_impl.h"
 
@@ -162,6 +163,7 @@ Tensor Tensor::to(Device device) const {
   if (device == this->device()) return *this;
   Tensor out = empty(shape(), dtype(), device);
   out.copy_(*this);
+  count_transfer("to", "tensors", this->device(), device, static_cast<int64_t>(nbytes()));
   // Backward runs where the copy lives and brings the gradient home.
   record("ToDevice", {*this}, out, [home = this->device()](Grads grads) { return Grads{grads[0].to(home)}; });
   return out;

@@ -1,6 +1,7 @@
 #include "common/training/data.h"
 
 #include "common/autograd/node.h"
+#include "common/core/recorder.h"
 
 namespace miniddp {
 namespace {
@@ -35,7 +36,8 @@ TrainingData::TrainingData(const TrainingOptions& options)
 }
 
 TestResult evaluate(Module& model, DataLoader& loader, functional::LossFunction loss, Device device) {
-  NoGrad no_grad;
+  const NoGrad no_grad;
+  const RecordingPaused paused;
   model.eval();
   TestResult result;
   double total_loss = 0;

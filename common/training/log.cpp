@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "common/core/file.h"
+#include "common/training/profile.h"
 
 namespace miniddp {
 
@@ -29,11 +30,14 @@ TrainingLog::TrainingLog(const TrainingOptions& options, int64_t samples, int64_
       speaks_(speaks && !options.quiet),
       bar_(speaks_ && isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0),
       start_(steady_clock::now()),
-      last_draw_(start_) {}
+      last_draw_(start_) {
+  if (options.profile || !options.trace.empty()) start_profile(!options.trace.empty());
+}
 
 TrainingLog::~TrainingLog() { clear_bar(); }
 
 void TrainingLog::step(int epoch, int64_t batch, int64_t batch_samples, const Tensor& loss) {
+  recorder().step_done();
   ++steps_;
   samples_seen_ += batch_samples;
   if (!options_.loss_csv.empty()) csv_ += fmt::format("{},{:.9g}\n", steps_, loss.item<double>());
@@ -52,8 +56,12 @@ void TrainingLog::test(const TestResult& result) {
   std::fflush(stdout);
 }
 
-void TrainingLog::write_csv() const {
+void TrainingLog::finish(int rank) const {
   if (!options_.loss_csv.empty()) write_file(options_.loss_csv, csv_);
+  if (!options_.profile && options_.trace.empty()) return;
+  const Profile profile = recorder().take();
+  if (!options_.trace.empty()) write_file(trace_path(options_.trace, rank), trace_json(profile, rank));
+  if (options_.profile && rank == 0) fmt::print("{}", profile_table(profile));
 }
 
 void TrainingLog::draw_bar(int epoch, int64_t batch) {

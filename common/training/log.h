@@ -1,4 +1,4 @@
-// What a training run tells: the articles' log lines, a progress bar on a terminal, the losses as CSV.
+// What a training run tells: the articles' log lines, a progress bar on a terminal, the losses as CSV, a profile.
 #pragma once
 
 #include <chrono>
@@ -21,6 +21,7 @@ class TrainingLog {
  public:
   /// `samples`: of one pass over the data, in this process; `batches`: of one pass; `steps_done`: before this run (--resume).
   /// A process that should print nothing (rank 1 and up) passes `speaks` = false; its CSV is written all the same.
+  /// With --profile or --trace a profile begins here: the network and the optimizer should be there by now.
   TrainingLog(const TrainingOptions& options, int64_t samples, int64_t batches, int64_t steps_done = 0, bool speaks = true);
   ~TrainingLog();
 
@@ -32,8 +33,8 @@ class TrainingLog {
   int64_t steps() const { return steps_; }
   /// --max-steps is reached.
   bool finished() const { return options_.max_steps > 0 && steps_ >= options_.max_steps; }
-  /// Writes the CSV, if one was asked for. To be called at the end of the run.
-  void write_csv() const;
+  /// The end of the run: writes the CSV and the trace (of rank 2 to "trace.rank2.json") and prints the profile, whichever were asked for.
+  void finish(int rank = 0) const;
 
  private:
   void draw_bar(int epoch, int64_t batch);

@@ -13,6 +13,14 @@
 
 namespace miniddp {
 
+TrainingOptions parse_training_options(const char* about, int argc, const char* const* argv) {
+  TrainingOptions options;
+  CLI::App app(about);
+  add_training_options(app, options);
+  parse_command_line(app, options, argc, argv);
+  return options;
+}
+
 void add_training_options(CLI::App& app, TrainingOptions& options) {
   const auto positive = CLI::PositiveNumber;
   app.add_option("--model", options.model, "Network: article_a (one convolution) or article_b (two convolutions)")
@@ -47,6 +55,7 @@ void add_training_options(CLI::App& app, TrainingOptions& options) {
   app.add_flag("--no-set-epoch", options.no_set_epoch,
                "Keep epoch 0's order in every epoch (article A's mistake); needs --sampler distributed");
   app.add_option("--loss-csv", options.loss_csv, "Write step,loss for every step to this file");
+  app.add_flag("--profile", options.profile, "Print at the end where time, bytes and memory went, for each device");
   app.add_option("--trace", options.trace, "Write a Chrome trace (opens in Perfetto) to this file");
   app.add_option("--save", options.save, "Write a checkpoint (safetensors) to this file after every epoch and at the end");
   app.add_option("--resume", options.resume, "Go on from a checkpoint");

@@ -33,10 +33,14 @@ struct TrainingOptions {
   std::string sampler = "random";  // random or distributed
   bool no_set_epoch = false;
   std::filesystem::path loss_csv, trace, save, resume;
+  bool profile = false;
   bool quiet = false;
 
   bool is_article_a() const { return model == "article_a"; }
 };
+
+/// For programs with the shared options alone: parses the command line as parse_command_line does. `about` begins the help.
+TrainingOptions parse_training_options(const char* about, int argc, const char* const* argv);
 
 /// Adds the shared options, with their help, to a program's command line.
 void add_training_options(CLI::App& app, TrainingOptions& options);
