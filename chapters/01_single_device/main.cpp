@@ -4,9 +4,8 @@
 #include "chapters/01_single_device/networks.h"
 #include "chapters/01_single_device/predict.h"
 #include "common/optim/sgd.h"
-#include "common/training/checkpoint.h"
 #include "common/training/data.h"
-#include "common/training/log.h"
+#include "common/training/loop.h"
 #include "common/training/options.h"
 #include "common/training/safetensors.h"
 
@@ -40,41 +39,17 @@ static int train(int argc, char** argv) {
     return 0;
   }
 
-  Progress progress;
-  if (!options.resume.empty()) progress = load_checkpoint(options.resume, options, *model, optimizer, devices);
+  // 3. Training. A step is forward, loss, backward, step; train_epochs calls it for every batch, logs, evaluates and saves.
+  train_epochs(options, devices, data, *model, optimizer, loss_function, [&](const Batch& batch) {
+    optimizer.zero_grad();
+    const Tensor output = (*model)(batch.images.to(device));  // (B, 10)
+    const Tensor loss = loss_function(output, batch.labels.to(device), Reduction::mean);
+    loss.backward();
+    optimizer.step();
+    return loss;
+  });
 
-  // 3. Training: forward, loss, backward, step.
-  DataLoader& loader = data.train_loader();
-  TrainingLog log(options, data.train_set().size(), loader.size(), progress.steps);
-  const bool mid_epoch = progress.epoch > 0 && progress.pass.next_batch < loader.size();
-  for (int epoch = progress.epoch + (mid_epoch ? 0 : 1); epoch <= options.epochs && !log.finished(); ++epoch) {
-    model->train();
-    DataPass pass = mid_epoch && epoch == progress.epoch ? loader.resume(progress.pass) : loader.pass(data.sampler_epoch(epoch));
-    for (const Batch& batch : pass) {
-      optimizer.zero_grad();
-      const Tensor output = (*model)(batch.images.to(device));  // (B, 10)
-      const Tensor loss = loss_function(output, batch.labels.to(device), Reduction::mean);
-      loss.backward();
-      optimizer.step();
-      log.step(epoch, pass.batches_done() - 1, batch.size(), loss);
-      if (log.finished()) break;
-    }
-
-    // 4. Evaluation on the test set, and a checkpoint. Evaluating draws random numbers too (as PyTorch's loader does): in the middle of
-    // an epoch the checkpoint must be taken before them, at its end after them.
-    const bool complete = pass.batches_done() == loader.size();
-    const auto save = [&] {
-      if (!options.save.empty()) save_checkpoint(options.save, options, *model, optimizer, {log.steps(), epoch, pass.state()}, devices);
-    };
-    if (!complete) save();
-    log.test(evaluate(*model, data.test_loader(), loss_function, device));
-    if (complete) save();
-  }
-  check(log.steps() > progress.steps, "nothing is left to train: {} stands at step {}, epoch {}; raise --epochs or --max-steps",
-        options.resume.string(), progress.steps, progress.epoch);
-  log.write_csv();
-
-  // 5. What the network says about pictures.
+  // 4. What the network says about pictures.
   run_predictions(predict, *model, data.test_set(), device);
   return 0;
 }

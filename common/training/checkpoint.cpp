@@ -76,7 +76,8 @@ Progress load_checkpoint(const std::filesystem::path& path, const TrainingOption
       check(bytes.size() == buffers[i].nbytes(), "momentum buffer {}: expected {} bytes, found {}", i, buffers[i].nbytes(), bytes.size());
       copy_rows(buffers[i].raw_data(), buffers[i].device(), bytes.size(), bytes.data(), Device{}, bytes.size(), bytes.size(), 1);
     }
-    model.load_state_dict(content.tensors);
+    const bool wrapped = model.state_dict().front().first.starts_with("module.");
+    model.load_state_dict(wrapped ? content.tensors : consume_prefix_in_state_dict_if_present(content.tensors));
     optimizer.set_momentum_buffers(std::move(buffers));
     for (const auto& [device, text] : state.at("generators").items()) {
       default_generator(Device::parse(device)).set_state(text.get<std::string>());

@@ -1,0 +1,24 @@
+// The loop around the training step: epochs, log, evaluation, checkpoints. The step itself is what the chapters are about.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "common/nn/functional.h"
+#include "common/nn/module.h"
+#include "common/optim/sgd.h"
+#include "common/training/data.h"
+#include "common/training/options.h"
+
+namespace miniddp {
+
+/// Trains on one batch and returns its loss, a scalar.
+using TrainStep = std::function<Tensor(const Batch& batch)>;
+
+/// Calls `step` for every batch of every epoch that the options ask for, from where --resume says. Logs; after each epoch evaluates
+/// `model` on the test set, on devices[0], and saves. At the end writes the CSV, the trace and the profile. Throws Error if there is
+/// nothing left to train.
+void train_epochs(const TrainingOptions& options, const std::vector<Device>& devices, TrainingData& data, Module& model, SGD& optimizer,
+                  functional::LossFunction loss_function, const TrainStep& step);
+
+}  // namespace miniddp
