@@ -34,7 +34,7 @@ static int train(int argc, char** argv) {
   SGD optimizer(model->parameters(), {.lr = options.lr, .momentum = options.momentum});
 
   if (predict.asked() && !options.resume.empty()) {  // a trained network is there: only look at pictures
-    model->load_state_dict(read_safetensors(options.resume).tensors);
+    model->load_state_dict(consume_prefix_in_state_dict_if_present(read_safetensors(options.resume).tensors));
     run_predictions(predict, *model, data.test_set(), device);
     return 0;
   }

@@ -29,6 +29,12 @@ struct MaxPool2dParams {
   int64_t stride = 2;
 };
 
+/// Of one device.
+struct DeviceProperties {
+  int64_t total_memory = 0;  // bytes
+  int processors = 0;        // a GPU's multiprocessors
+};
+
 /// Options of one SGD step; PyTorch's torch.optim.SGD defines them.
 struct SgdParams {
   double lr = 0.01;
@@ -50,6 +56,8 @@ class Kernels {
   virtual int device_count() const = 0;
   /// What a run on these devices should say of them: "" for the CPU, " (NVIDIA H200)", or that the GPU is emulated and slow.
   virtual std::string description() const { return ""; }
+  /// What tells devices of this type apart; zeros where nothing is known, or all are alike.
+  virtual DeviceProperties properties(int /*device*/) const { return {}; }
   /// True for GPUs that are really there: programs then use them by default.
   virtual bool is_gpu() const { return false; }
   /// At least `nbytes` bytes, 64-byte aligned, reused from a cache where possible. Throws DeviceError when there are none left.
