@@ -66,8 +66,9 @@ Value DataParallel::forward_values(const Inputs& inputs) {
 
 std::string imbalance_warning(const std::vector<Device>& devices, const std::vector<DeviceProperties>& properties) {
   const auto compare = [&](auto amount) -> std::string {
-    const auto [least, greatest] = std::minmax_element(properties.begin(), properties.end(),
-                                                       [&](const auto& a, const auto& b) { return a.*amount < b.*amount; });
+    const auto less = [&](const auto& a, const auto& b) { return a.*amount < b.*amount; };
+    const auto least = std::min_element(properties.begin(), properties.end(), less);
+    const auto greatest = std::max_element(properties.begin(), properties.end(), less);
     if (static_cast<double>((*least).*amount) >= 0.75 * static_cast<double>((*greatest).*amount)) return "";
     const auto name = [&](auto found) { return devices[static_cast<size_t>(found - properties.begin())].str(); };
     return fmt::format(

@@ -1,16 +1,26 @@
 #include "common/core/recorder.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
 #include <utility>
 
 #include "common/kernels/kernels.h"
+#include "common/tensor/storage.h"
 
 namespace miniddp {
 namespace {
 
 thread_local Span* innermost = nullptr;
+
+std::vector<Device> all_devices() {
+  std::vector<Device> devices;
+  for (const DeviceType type : {DeviceType::cpu, DeviceType::cuda}) {
+    for (int i = 0; i < device_count(type); ++i) devices.push_back({type, i});
+  }
+  return devices;
+}
 
 }  // namespace
 
@@ -45,13 +55,33 @@ void Recorder::start(bool keep_spans) {
   phase_index_.clear();
   transfer_index_.clear();
   keep_spans_ = keep_spans;
+  reset_peaks();
   step_begin_ = steady_nanoseconds();
   detail::recording = true;
 }
 
+void Recorder::reset_peaks() {
+  for (Device device : all_devices()) reset_peak_memory(device);
+}
+
+void Recorder::note_peaks() {
+  for (Device device : all_devices()) {
+    const int64_t peak = memory_stats(device).peak;
+    if (peak == 0) continue;
+    auto& all = profile_.peak_bytes;
+    const auto known = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.first == device.str(); });
+    if (known == all.end()) {
+      all.emplace_back(device.str(), peak);
+    } else {
+      known->second = std::max(known->second, peak);
+    }
+  }
+}
+
 Profile Recorder::take() {
-  detail::recording = false;
+  const bool was_on = detail::recording.exchange(false);
   std::lock_guard lock(mutex_);
+  if (was_on) note_peaks();
   return std::exchange(profile_, {});
 }
 
@@ -127,12 +157,17 @@ bool Span::inside(const char* phase) {
   return false;
 }
 
-RecordingPaused::RecordingPaused() : was_on_(detail::recording.exchange(false)), begin_(steady_nanoseconds()) {}
+RecordingPaused::RecordingPaused() : was_on_(detail::recording.exchange(false)), begin_(steady_nanoseconds()) {
+  if (!was_on_) return;
+  std::lock_guard lock(recorder().mutex_);
+  recorder().note_peaks();
+}
 
 RecordingPaused::~RecordingPaused() {
   if (!was_on_) return;
   Recorder& all = recorder();
   std::lock_guard lock(all.mutex_);
+  Recorder::reset_peaks();
   all.step_begin_ += steady_nanoseconds() - begin_;
   detail::recording = true;
 }

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "common/core/device.h"
@@ -41,6 +42,7 @@ struct Profile {
   std::vector<int64_t> step_nanoseconds;  // of each
   std::vector<PhaseTotal> phases;
   std::vector<TransferTotal> transfers;
+  std::vector<std::pair<std::string, int64_t>> peak_bytes;  // most that tensors held on each device at once; devices with none left out
   std::vector<SpanRecord> spans;  // only if start() was told to keep them
   int64_t spans_dropped = 0;      // beyond the limit
 
@@ -56,7 +58,7 @@ class Recorder {
   /// Spans kept for a trace at most: some 20 MB of memory.
   static constexpr size_t span_limit = 200'000;
 
-  /// Forgets what was recorded and begins anew.
+  /// Forgets what was recorded and begins anew; the peaks of memory start from what tensors hold now.
   void start(bool keep_spans = false);
   /// Ends the recording and returns it.
   Profile take();
@@ -68,6 +70,9 @@ class Recorder {
 
  private:
   friend class RecordingPaused;
+  void note_peaks();
+  static void reset_peaks();
+
   std::mutex mutex_;
   Profile profile_;
   std::map<std::pair<std::string, std::string>, size_t> phase_index_;

@@ -31,7 +31,7 @@ TrainingLog::TrainingLog(const TrainingOptions& options, int64_t samples, int64_
       bar_(speaks_ && isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0),
       start_(steady_clock::now()),
       last_draw_(start_) {
-  if (options.profile || !options.trace.empty()) start_profile(!options.trace.empty());
+  if (options.profile || !options.trace.empty()) recorder().start(!options.trace.empty());
 }
 
 TrainingLog::~TrainingLog() { clear_bar(); }

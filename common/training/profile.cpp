@@ -7,19 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "common/kernels/kernels.h"
-#include "common/tensor/storage.h"
-
 namespace miniddp {
 namespace {
-
-std::vector<Device> all_devices() {
-  std::vector<Device> devices;
-  for (const DeviceType type : {DeviceType::cpu, DeviceType::cuda}) {
-    for (int i = 0; i < device_count(type); ++i) devices.push_back({type, i});
-  }
-  return devices;
-}
 
 // The texts, each once, in order of appearance.
 template <class Items, class Name>
@@ -63,11 +52,6 @@ std::string time_table(const Profile& profile) {
 
 }  // namespace
 
-void start_profile(bool keep_spans) {
-  for (Device device : all_devices()) reset_peak_memory(device);
-  recorder().start(keep_spans);
-}
-
 std::string profile_table(const Profile& profile) {
   if (profile.steps == 0) return "Profile: no training step was recorded.\n";
   const double steps = static_cast<double>(profile.steps);
@@ -80,9 +64,8 @@ std::string profile_table(const Profile& profile) {
                         static_cast<double>(each.bytes) / steps);
   }
   text += "\npeak memory, MiB\n";
-  for (Device device : all_devices()) {
-    const int64_t peak = memory_stats(device).peak;
-    if (peak > 0) text += fmt::format("  {:<16}{:>12.3f}\n", device.str(), static_cast<double>(peak) / (1024 * 1024));
+  for (const auto& [device, peak] : profile.peak_bytes) {
+    text += fmt::format("  {:<16}{:>12.3f}\n", device, static_cast<double>(peak) / (1024 * 1024));
   }
   return text;
 }

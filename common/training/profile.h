@@ -8,7 +8,7 @@
 
 namespace miniddp {
 
-/// Milliseconds of each phase on each device, bytes moved, and the peak of each device's memory (memory_stats). Several lines.
+/// Milliseconds of each phase on each device, bytes moved, and the peak of each device's memory. Several lines.
 std::string profile_table(const Profile& profile);
 
 /// Chrome's trace format, one row for each device and lane. `rank` is the process in the picture; traces of several ranks on one machine
@@ -17,8 +17,5 @@ std::string trace_json(const Profile& profile, int rank = 0);
 
 /// "trace.json" for rank 0, "trace.rank2.json" for rank 2.
 std::filesystem::path trace_path(const std::filesystem::path& path, int rank);
-
-/// Begins a profile: the recorder and the peaks of memory start from here. `keep_spans` for a trace.
-void start_profile(bool keep_spans);
 
 }  // namespace miniddp
