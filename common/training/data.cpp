@@ -1,15 +1,19 @@
 #include "common/training/data.h"
 
+#include <algorithm>
+
 #include "common/autograd/node.h"
 #include "common/core/recorder.h"
 
 namespace miniddp {
 namespace {
 
-std::unique_ptr<Sampler> make_sampler(const TrainingOptions& options, int64_t samples) {
-  if (options.no_shuffle) return std::make_unique<SequentialSampler>(samples);
-  if (options.sampler == "distributed") return std::make_unique<WorldOneSampler>(samples);
-  return std::make_unique<RandomSampler>(samples);
+TrainingData::SamplerFactory samplers_of(const TrainingOptions& options) {
+  return [options](int64_t samples, Split split) -> std::unique_ptr<Sampler> {
+    if (split == Split::test || options.no_shuffle) return std::make_unique<SequentialSampler>(samples);
+    if (options.sampler == "distributed") return std::make_unique<WorldOneSampler>(samples);
+    return std::make_unique<RandomSampler>(samples);
+  };
 }
 
 ImageDataset load_checked(const TrainingOptions& options, Split split) {
@@ -22,11 +26,13 @@ ImageDataset load_checked(const TrainingOptions& options, Split split) {
 
 }  // namespace
 
-TrainingData::TrainingData(const TrainingOptions& options)
+TrainingData::TrainingData(const TrainingOptions& options) : TrainingData(options, samplers_of(options)) {}
+
+TrainingData::TrainingData(const TrainingOptions& options, const SamplerFactory& make_sampler)
     : train_(load_checked(options, Split::train)),
       test_(load_checked(options, Split::test)),
-      train_sampler_(make_sampler(options, train_.size())),
-      test_sampler_(std::make_unique<SequentialSampler>(test_.size())),
+      train_sampler_(make_sampler(train_.size(), Split::train)),
+      test_sampler_(make_sampler(test_.size(), Split::test)),
       no_set_epoch_(options.no_set_epoch) {
   DataLoaderOptions loading;
   loading.batch_size = options.batch_size;
@@ -50,7 +56,7 @@ TestResult evaluate(Module& model, DataLoader& loader, functional::LossFunction 
     result.total += batch.size();
   }
   result.correct = correct.item<int64_t>();
-  result.average_loss = total_loss / static_cast<double>(result.total);
+  result.average_loss = total_loss / static_cast<double>(std::max<int64_t>(result.total, 1));
   return result;
 }
 

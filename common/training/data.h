@@ -1,6 +1,7 @@
 // The training and the test data of a run.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "common/data/data_loader.h"
@@ -15,7 +16,11 @@ namespace miniddp {
 /// Loads both sets and makes their loaders as the options say. Throws DataError for bad files or images that are not 28 x 28.
 class TrainingData {
  public:
+  /// Makes the sampler of a set of so many samples; chapter 05's deals them out to the ranks.
+  using SamplerFactory = std::function<std::unique_ptr<Sampler>(int64_t samples, Split split)>;
+
   explicit TrainingData(const TrainingOptions& options);
+  TrainingData(const TrainingOptions& options, const SamplerFactory& make_sampler);
   TrainingData(const TrainingData&) = delete;
   TrainingData& operator=(const TrainingData&) = delete;
 

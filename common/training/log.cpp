@@ -22,12 +22,14 @@ std::string test_line(const TestResult& result) {
                      100.0 * static_cast<double>(result.correct) / static_cast<double>(std::max<int64_t>(result.total, 1)));
 }
 
-TrainingLog::TrainingLog(const TrainingOptions& options, int64_t samples, int64_t batches, int64_t steps_done, bool speaks)
+TrainingLog::TrainingLog(const TrainingOptions& options, int64_t samples, int64_t batches, int64_t steps_done, int rank, int processes)
     : options_(options),
       samples_(samples),
       batches_(batches),
       steps_(steps_done),
-      speaks_(speaks && !options.quiet),
+      rank_(rank),
+      processes_(processes),
+      speaks_(rank == 0 && !options.quiet),
       bar_(speaks_ && isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0),
       start_(steady_clock::now()),
       last_draw_(start_) {
@@ -39,11 +41,11 @@ TrainingLog::~TrainingLog() { clear_bar(); }
 void TrainingLog::step(int epoch, int64_t batch, int64_t batch_samples, const Tensor& loss) {
   recorder().step_done();
   ++steps_;
-  samples_seen_ += batch_samples;
-  if (!options_.loss_csv.empty()) csv_ += fmt::format("{},{:.9g}\n", steps_, loss.item<double>());
+  samples_seen_ += batch_samples * processes_;
+  if (rank_ == 0 && !options_.loss_csv.empty()) csv_ += fmt::format("{},{:.9g}\n", steps_, loss.item<double>());
   if (speaks_ && batch % options_.log_interval == 0) {
     clear_bar();
-    fmt::print("{}\n", train_line(epoch, batch, batches_, batch * options_.batch_size, samples_, loss.item<double>()));
+    fmt::print("{}\n", train_line(epoch, batch, batches_, batch * options_.batch_size * processes_, samples_, loss.item<double>()));
     std::fflush(stdout);
   }
   if (bar_) draw_bar(epoch, batch + 1);
@@ -56,12 +58,12 @@ void TrainingLog::test(const TestResult& result) {
   std::fflush(stdout);
 }
 
-void TrainingLog::finish(int rank) const {
-  if (!options_.loss_csv.empty()) write_file(options_.loss_csv, csv_);
+void TrainingLog::finish() const {
+  if (rank_ == 0 && !options_.loss_csv.empty()) write_file(options_.loss_csv, csv_);
   if (!options_.profile && options_.trace.empty()) return;
   const Profile profile = recorder().take();
-  if (!options_.trace.empty()) write_file(trace_path(options_.trace, rank), trace_json(profile, rank));
-  if (options_.profile && rank == 0) fmt::print("{}", profile_table(profile));
+  if (!options_.trace.empty()) write_file(trace_path(options_.trace, rank_), trace_json(profile, rank_));
+  if (options_.profile && rank_ == 0) fmt::print("{}", profile_table(profile));
 }
 
 void TrainingLog::draw_bar(int epoch, int64_t batch) {

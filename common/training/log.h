@@ -19,10 +19,10 @@ struct TestResult {
 
 class TrainingLog {
  public:
-  /// `samples`: of one pass over the data, in this process; `batches`: of one pass; `steps_done`: before this run (--resume).
-  /// A process that should print nothing (rank 1 and up) passes `speaks` = false; its CSV is written all the same.
+  /// `samples`: of one pass over the data, by all processes together; `batches`: of one pass, in this process; `steps_done`: before this
+  /// run (--resume). Only rank 0 of the `processes` that train together prints and writes the CSV.
   /// With --profile or --trace a profile begins here: the network and the optimizer should be there by now.
-  TrainingLog(const TrainingOptions& options, int64_t samples, int64_t batches, int64_t steps_done = 0, bool speaks = true);
+  TrainingLog(const TrainingOptions& options, int64_t samples, int64_t batches, int64_t steps_done = 0, int rank = 0, int processes = 1);
   ~TrainingLog();
 
   /// After each training step. Reads the loss, and so waits for the device, only when it is needed. Epochs count from 1, batches from 0.
@@ -34,7 +34,7 @@ class TrainingLog {
   /// --max-steps is reached.
   bool finished() const { return options_.max_steps > 0 && steps_ >= options_.max_steps; }
   /// The end of the run: writes the CSV and the trace (of rank 2 to "trace.rank2.json") and prints the profile, whichever were asked for.
-  void finish(int rank = 0) const;
+  void finish() const;
 
  private:
   void draw_bar(int epoch, int64_t batch);
@@ -42,6 +42,7 @@ class TrainingLog {
 
   const TrainingOptions options_;
   int64_t samples_, batches_, steps_;
+  int rank_, processes_;
   bool speaks_, bar_;
   int64_t samples_seen_ = 0;  // by this run: for samples/s
   std::chrono::steady_clock::time_point start_, last_draw_;

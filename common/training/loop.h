@@ -15,10 +15,18 @@ namespace miniddp {
 /// Trains on one batch and returns its loss, a scalar.
 using TrainStep = std::function<Tensor(const Batch& batch)>;
 
+/// This process among those that train together (chapter 05).
+struct Peers {
+  int rank = 0;
+  int size = 1;
+  /// Evaluates the model with all of them; none: this process does it alone.
+  std::function<TestResult()> evaluate = {};
+};
+
 /// Calls `step` for every batch of every epoch that the options ask for, from where --resume says. Logs; after each epoch evaluates
 /// `model` on the test set, on devices[0], and saves. At the end writes the CSV, the trace and the profile. Throws Error if there is
-/// nothing left to train.
+/// nothing left to train. Of several processes rank 0 prints, saves and writes the losses; all load what --resume names.
 void train_epochs(const TrainingOptions& options, const std::vector<Device>& devices, TrainingData& data, Module& model, SGD& optimizer,
-                  functional::LossFunction loss_function, const TrainStep& step);
+                  functional::LossFunction loss_function, const TrainStep& step, const Peers& peers = {});
 
 }  // namespace miniddp

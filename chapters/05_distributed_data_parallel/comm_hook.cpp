@@ -1,0 +1,31 @@
+#include "chapters/05_distributed_data_parallel/comm_hook.h"
+
+namespace miniddp {
+namespace {
+
+PendingBucket compress_hook(ProcessGroup& group, const Tensor& flat, DType small) {
+  // Rounded first, divided then: as PyTorch, whose division is one in 16 bits.
+  Tensor rounded = flat.to(small).to(flat.dtype());
+  Tensor compressed = rounded.mul_(1.0 / group.size()).to(small);
+  WorkPtr work = group.all_reduce(compressed);
+  return [work, compressed, dtype = flat.dtype()] {
+    work->wait();
+    return compressed.to(dtype);
+  };
+}
+
+}  // namespace
+
+PendingBucket allreduce_hook(ProcessGroup& group, Tensor flat) {
+  flat.mul_(1.0 / group.size());
+  WorkPtr work = group.all_reduce(flat);
+  return [work, flat] {
+    work->wait();
+    return flat;
+  };
+}
+
+PendingBucket fp16_compress_hook(ProcessGroup& group, Tensor flat) { return compress_hook(group, flat, DType::float16); }
+PendingBucket bf16_compress_hook(ProcessGroup& group, Tensor flat) { return compress_hook(group, flat, DType::bfloat16); }
+
+}  // namespace miniddp
