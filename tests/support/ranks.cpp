@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "common/kernels/kernels.h"
 #include "common/core/error.h"
 
 namespace miniddp::testing {
@@ -68,6 +69,7 @@ void set_variable(const char* name, const std::string& value) { ::setenv(name, v
   }
   std::string message;
   try {
+    set_threads_per_device(1);  // OpenMP's threads, if the parent had any, did not survive the fork
     message = "R" + function(rank);
   } catch (const std::exception& error) {
     message = std::string("E") + error.what();
