@@ -15,8 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "common/kernels/kernels.h"
 #include "common/core/error.h"
+#include "common/kernels/kernels.h"
 
 namespace miniddp::testing {
 namespace {
