@@ -110,7 +110,7 @@ TEST_CASE("data parallel, D8: an error in a replica names it, and leaves no thre
   CHECK(threads() == before);
 }
 
-TEST_CASE("data parallel, D10: device 0 holds more; with the loss inside the replicas less so") {
+TEST_CASE("data parallel, D10: device 0 holds more, with the loss inside the replicas less so") {
   // The output is the large thing here, and the gathered copy of it is what device 0 has in addition.
   struct WithLoss : Cloneable<WithLoss> {
     explicit WithLoss(bool loss_inside) : loss_inside(loss_inside) { register_module("linear", &WithLoss::linear); }

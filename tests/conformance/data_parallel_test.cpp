@@ -285,7 +285,7 @@ TEST_CASE("data parallel, case 39: arguments by name, and none at all") {
 
 // --- parallel apply -----------------------------------------------------------------------------------------------
 
-TEST_CASE("data parallel, case 40: parallel_apply takes tensors or arguments; the lowest failing replica is reported") {
+TEST_CASE("data parallel, case 40: parallel_apply takes tensors or arguments, the lowest failing replica is reported") {
   const auto devices = cpus(4);
   const auto module = scripted(3, 2, [](Scripted& self, const Inputs& inputs) -> Value {
     const int replica = inputs.args[0].tensor().device().index;
@@ -369,7 +369,7 @@ TEST_CASE("data parallel, case 42: gradients of the replicas add up to the singl
   check_agrees(compare(linear.bias.grad(), bias, 1e-5));
 }
 
-TEST_CASE("data parallel, case 43: a parameter that nobody used gets zeros; without DataParallel it gets none") {
+TEST_CASE("data parallel, case 43: a parameter that nobody used gets zeros, without DataParallel it gets none") {
   const auto module = scripted(4, 1, [](Scripted& self, const Inputs& in) { return F::linear(in.args[0].tensor(), self.linear.weight); });
   F::sum(module->forward(Tensor::ones({2, 4}))).backward();
   CHECK_FALSE(module->linear.bias.grad().defined());
@@ -481,7 +481,7 @@ TEST_CASE("data parallel, case 45: what replicas write is lost, but for replica 
   CHECK(module->seen.item<float>() == 9);  // three times the 3 samples of replica 0
 }
 
-TEST_CASE("data parallel, case 46: BatchNorm normalises each chunk; running statistics are replica 0's") {
+TEST_CASE("data parallel, case 46: BatchNorm normalises each chunk, running statistics are replica 0's") {
   const Tensor batch = Tensor::from({0, 2, 10, 12}, {4, 1, 1, 1});
   const auto parallel = std::make_shared<BatchNorm2d>(1), single = std::make_shared<BatchNorm2d>(1);
   DataParallel model(parallel, cpus(2));
@@ -537,7 +537,7 @@ TEST_CASE("data parallel, case 48: the size of the buffers changes no value") {
   }
 }
 
-TEST_CASE("data parallel, case 49: one device needs no copy; more devices than samples idle") {
+TEST_CASE("data parallel, case 49: one device needs no copy, more devices than samples idle") {
   const auto module = scripted(3, 2, call_linear);
   const Tensor x = numbers({3, 3});
   const Tensor expected = module->forward(x);

@@ -370,7 +370,7 @@ TEST_CASE("case 64: sum losses come out smaller by the number of ranks, uneven s
   CHECK(grads({1, 2}, {3}, true) == Texts(2, "2.25"));
 }
 
-TEST_CASE("case 65: two forwards and one backward; a second backward over one graph stays local") {
+TEST_CASE("case 65: two forwards and one backward, a second backward over one graph stays local") {
   const Texts texts = on_ranks(2, [](ProcessGroup& group) {
     auto net = std::make_shared<OneWeight>();
     DistributedDataParallel model(net);

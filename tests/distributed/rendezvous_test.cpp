@@ -60,7 +60,7 @@ TEST_CASE("rendezvous: mpirun's variables, on one machine without an address or 
   CHECK(read_env(mpi).master_ports == std::vector<int>{1234});
 }
 
-TEST_CASE("rendezvous: PMI's and srun's variables; RANK goes before them") {
+TEST_CASE("rendezvous: PMI's and srun's variables, RANK goes before them") {
   const RankInfo pmi = read_env({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "5"}});
   CHECK(pmi.launcher == "PMI");
   CHECK(pmi.rank == 1);

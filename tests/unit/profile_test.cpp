@@ -72,7 +72,7 @@ TEST_CASE("profile: time inside a span belongs to the inner one, waiting to nobo
   CHECK(profile.step_nanoseconds[0] >= outer + inner);
 }
 
-TEST_CASE("profile: transfers add up by phase, kind and ends; on one device nothing moves") {
+TEST_CASE("profile: transfers add up by phase, kind and ends, on one device nothing moves") {
   recorder().start();
   count_transfer("scatter", "input", cpu0, cpu1, 10);
   count_transfer("scatter", "input", cpu0, cpu1, 5);

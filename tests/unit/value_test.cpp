@@ -25,7 +25,7 @@ TEST_CASE("value: holds what it was given and says what it is when asked for som
   CHECK_THROWS_AS(Value::object(1).as<double>(), Error);
 }
 
-TEST_CASE("module: one tensor by place or by name; anything else is refused in words") {
+TEST_CASE("module: one tensor by place or by name, anything else is refused in words") {
   Linear linear(3, 2);
   const Tensor x = Tensor::ones({4, 3});
   CHECK(linear(Inputs{{x}, {}}).tensor().shape() == Shape{4, 2});
