@@ -13,7 +13,7 @@ set_up() {
   cp -r "$source_dir/tools/tutorial" "$copy/tools/"
   touch "$copy/chapters/01_single_device/main.cpp" "$stand_in_log"
   local tool
-  for tool in awk basename bash cat cp cut date dirname env getconf grep gzip head kill ls mkdir mv nproc readlink rm sed \
+  for tool in awk basename bash cat chmod cp cut date dirname env getconf grep gzip head kill ls mkdir mv nproc readlink rm sed \
     sleep sort stat tail timeout touch tr true wc; do
     ln -s "$(type -P $tool)" "$bin/$tool"
   done
@@ -45,7 +45,9 @@ case "$*" in
 esac'
   stand_in ninja </dev/null
   stand_in cmake <<<'echo "cmake $*" >>"$stand_in_log"
-if [ "$1" = --preset ]; then
+if [ "$1" = --version ]; then
+  echo "cmake version 3.25.1"
+elif [ "$1" = --preset ]; then
   [ ! -e "$stand_in_state/configure_error" ] || { echo "Libraries are missing"; exit 1; }
   mkdir -p "build/$2/bin"
   printf "CMAKE_HOME_DIRECTORY:INTERNAL=%s\nCMAKE_CACHEFILE_DIR:INTERNAL=%s\n" "$PWD" "$PWD/build/$2" >"build/$2/CMakeCache.txt"
@@ -59,12 +61,17 @@ elif [ -e "$stand_in_state/slow" ]; then
   mv "$stand_in_state/slow_pid.new" "$stand_in_state/slow_pid"
   wait
 else
-  cat >"$2/bin/$4" <<"PROGRAM"
+  dir=$2
+  while [ $# -gt 0 ] && [ "$1" != --target ]; do shift; done
+  shift || exit 1
+  for target in "$@"; do
+    cat >"$dir/bin/$target" <<"PROGRAM"
 #!/bin/bash
 echo "program $(basename "$0")$(printf " <%s>" "$@") in $PWD OMP_WAIT_POLICY=$OMP_WAIT_POLICY"
 exit "$(cat "$stand_in_state/program_status" 2>/dev/null || echo 0)"
 PROGRAM
-  chmod +x "$2/bin/$4" 2>/dev/null || /bin/chmod +x "$2/bin/$4"
+    chmod +x "$dir/bin/$target"
+  done
 fi'
   stand_in ctest <<<'echo "ctest $1 $2$(printf " <%s>" "${@:3}")" >>"$stand_in_log"
 exit "$(cat "$stand_in_state/ctest_status" 2>/dev/null || echo 0)"'

@@ -73,6 +73,18 @@ test_run_keeps_the_users_environment() {
   expect_in out "OMP_WAIT_POLICY=active"
 }
 
+test_run_with_nproc_goes_through_the_launcher() {
+  local program=$copy/build/release/bin/01_single_device
+  call run 01 --epochs 2 --nproc 3 --no-prefix --seed 4
+  expect_status 0
+  expect_in out "program launch" "<--nproc> <3> <--no-prefix> <--> <$program> <--epochs> <2> <--seed> <4>"
+  call run 01 --nproc=3
+  expect_in out "<--nproc> <3> <--> <$program>"
+  # without its number it is for the launcher to complain
+  call run 01 --nproc
+  expect_in out "<--nproc> <--> <$program>"
+}
+
 test_run_returns_the_programs_status() {
   echo 3 >"$stand_in_state/program_status"
   call run 01

@@ -55,10 +55,11 @@ configure() {
   fi
 }
 
-# build PRESET TARGET
+# build PRESET TARGET…
 build() {
   local dir=build/$1 log=build/$1.build.log
-  if ! run_quietly "building $2" "$log" cmake --build "$dir" --target "$2" --parallel "$(parallel_jobs)"; then
+  shift
+  if ! run_quietly "building $1" "$log" cmake --build "$dir" --parallel "$(parallel_jobs)" --target "$@"; then
     # What the compiler said: from the first failed command on, or the end.
     if grep -q '^FAILED:' "$log"; then
       sed -n '/^FAILED:/,$p' "$log" | head -n 200 >&2
@@ -70,9 +71,9 @@ build() {
   ! grep -q 'warning:' "$log" || say "The compiler gave warnings: $log"
 }
 
-# prepare run|test PRESET TARGET: set up, configure, build; each only as far as needed.
+# prepare run|test PRESET TARGET…: set up, configure, build; each only as far as needed.
 prepare() {
   set_up "$1"
   configure "$2"
-  build "$2" "$3"
+  build "${@:2}"
 }
