@@ -10,6 +10,7 @@
 
 #include "common/core/error.h"
 #include "common/core/file.h"
+#include "common/data/jpeg_check.h"
 
 namespace miniddp {
 namespace {
@@ -65,15 +66,18 @@ GreyImage load_image(const std::filesystem::path& path) {
   const std::string bytes = read_file(path, "a PNG or JPEG picture");
   const auto* data = reinterpret_cast<const stbi_uc*>(bytes.data());
   const int size = static_cast<int>(bytes.size());
+  const bool is_jpeg = bytes.starts_with("\xff\xd8\xff");
+  check<DataError>(
+      is_jpeg || bytes.starts_with("\x89PNG\r\n\x1a\n"),
+      "{}: expected a PNG or JPEG picture, found {} bytes of something else. Convert it to PNG first", name,
+      size);
   int cols = 0;
   int rows = 0;
   int channels = 0;
+  const bool known = (!is_jpeg || huffman_tables_fit({data, bytes.size()})) &&
+                     stbi_info_from_memory(data, size, &cols, &rows, &channels) != 0;
   check<DataError>(
-      bytes.starts_with("\x89PNG\r\n\x1a\n") || bytes.starts_with("\xff\xd8\xff"),
-      "{}: expected a PNG or JPEG picture, found {} bytes of something else. Convert it to PNG first", name,
-      size);
-  check<DataError>(
-      stbi_info_from_memory(data, size, &cols, &rows, &channels) != 0,
+      known,
       "{}: the header of the picture is damaged, or claims a size beyond all measure. Save or copy it again",
       name);
   check<DataError>(rows > 0 && cols > 0 && int64_t{rows} * cols <= most_pixels,

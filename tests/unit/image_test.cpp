@@ -229,6 +229,30 @@ TEST_CASE("What is no picture of a digit is an error") {
   CHECK(has(error_of(path), "beyond all measure"));
 }
 
+TEST_CASE("A JPEG whose Huffman table claims more than 256 codes is refused before it is decoded") {
+  const TemporaryDirectory directory;
+  const auto path = directory.path() / "picture.jpg";
+  std::string jpeg;
+  const auto pixels = digit(0).pixels;
+  REQUIRE(stbi_write_jpg_to_func(append, &jpeg, 28, 28, 1, pixels.data(), 90) != 0);
+  write_file(path, jpeg);
+  CHECK(load_image(path).pixels.size() == 28 * 28);
+  const size_t table = jpeg.find("\xff\xc4");
+  REQUIRE(table != std::string::npos);
+  for (size_t count = 0; count < 16; ++count) jpeg[table + 5 + count] = '\x7f';
+  write_file(path, jpeg);
+  CHECK(has(error_of(path), "damaged"));
+  // Cut off within the counts: the decoder takes zeros for the rest.
+  write_file(path, jpeg.substr(0, table + 12));
+  CHECK(has(error_of(path), "damaged"));
+  // A quantisation table (65 bytes) with what looks like a long comment in it must not hide the segments
+  // behind it.
+  std::string quantisation("\xff\xdb\x00\x43\x00", 5);
+  quantisation += std::string("\xff\xfe\xff\xff", 4) + std::string(60, '\x01');
+  write_file(path, jpeg.substr(0, 2) + quantisation + jpeg.substr(2));
+  CHECK(has(error_of(path), "damaged"));
+}
+
 TEST_CASE("resize keeps what it should") {
   const GreyImage seven = digit(0);
   CHECK(resize(seven, 28, 28).pixels == seven.pixels);
