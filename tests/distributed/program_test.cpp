@@ -1,0 +1,108 @@
+// Chapter 05's program, started by the launcher: PyTorch's losses, the article's log, and the other launchers' variables.
+#include "common/core/file.h"
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+#include "tests/support/run_program.h"
+#include "tests/support/skip.h"
+#include "tests/support/temporary_directory.h"
+
+using namespace miniddp;
+using namespace miniddp::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+const std::string bin = MINIDDP_BINARY_DIR "/bin/";
+const std::string recorded = MINIDDP_SOURCE_DIR "/tests/parity/recorded/";
+
+ProgramResult launch(int nproc, std::vector<std::string> options) {
+  std::vector<std::string> command{bin + "launch", "--nproc", std::to_string(nproc), "--no-prefix", "--", bin + "05_distributed_data_parallel",
+                                   "--data", MINIDDP_SOURCE_DIR "/datasets/mnist", "--threads", "1", "--device", "cpu"};
+  command.insert(command.end(), options.begin(), options.end());
+  return run_program(command, std::chrono::seconds(200));
+}
+
+}  // namespace
+
+TEST_CASE("chapter 05: 2 and 3 processes have PyTorch DDP's losses over 20 steps") {
+  const TemporaryDirectory directory;
+  const std::string csv = directory.path() / "loss.csv";
+  for (const auto& [model, nproc, seed] : std::vector<std::tuple<std::string, int, int>>{
+           {"article_a", 2, 0}, {"article_a", 2, 1}, {"article_a", 3, 0}, {"article_a", 3, 1}, {"article_b", 2, 0}, {"article_b", 3, 1}}) {
+    const ProgramResult result =
+        launch(nproc, {"--model", model, "--no-dropout", "--seed", std::to_string(seed), "--max-steps", "20", "--quiet", "--loss-csv", csv});
+    INFO(result.summary());
+    REQUIRE(result.exit_code == 0);
+    const std::vector<double> expected = read_loss_csv(recorded + fmt::format("ddp_{}_{}_ranks_seed{}.csv", model, nproc, seed));
+    const Comparison comparison = compare(read_loss_csv(csv), expected, 1e-5, "step");
+    INFO(model << ", " << nproc << " processes, seed " << seed << ": " << comparison.message);
+    CHECK(expected.size() == 20);
+    CHECK(comparison.passed);
+  }
+}
+
+TEST_CASE("chapter 05: one process with --no-set-epoch prints article A's log") {
+  const ProgramResult result = launch(1, {"--model", "article_a", "--no-set-epoch", "--seed", "0"});
+  INFO(result.summary());
+  REQUIRE(result.exit_code == 0);
+  const auto training_lines = [](const std::string& text) {
+    std::vector<std::string> lines;
+    for (const std::string& line : split_lines(text)) {
+      if (line.starts_with("Train")) lines.push_back(line);
+    }
+    return lines;
+  };
+  const std::vector<std::string> found = training_lines(result.output), expected = training_lines(read_file(recorded + "article_a_seed0.log", "the log"));
+  REQUIRE(expected.size() == 188);
+  REQUIRE(found.size() == 188);
+  std::vector<double> found_losses, expected_losses;
+  for (size_t i = 0; i < 188; ++i) {
+    const size_t at = expected[i].find("Loss: ") + 6;
+    CHECK(found[i].substr(0, at) == expected[i].substr(0, at));
+    found_losses.push_back(std::stod(found[i].substr(at)));
+    expected_losses.push_back(std::stod(expected[i].substr(at)));
+  }
+  const Comparison comparison = compare(found_losses, expected_losses, 2e-4, "line");
+  INFO(comparison.message);
+  CHECK(comparison.passed);
+}
+
+TEST_CASE("chapter 05: every sample of the test set counts once, on any number of processes (P5)") {
+  for (int nproc : {2, 3}) {
+    const ProgramResult result = launch(nproc, {"--model", "article_a", "--max-steps", "10"});
+    INFO(result.summary());
+    REQUIRE(result.exit_code == 0);
+    CHECK_THAT(result.output, ContainsSubstring("/10000 ("));
+  }
+}
+
+TEST_CASE("chapter 05: mpirun starts it too, with the same losses") {
+  const TemporaryDirectory directory;
+  const std::string ours = directory.path() / "launch.csv", theirs = directory.path() / "mpirun.csv";
+  const std::vector<std::string> options{"--model", "article_a", "--seed", "3", "--max-steps", "10", "--quiet", "--threads", "1",
+                                         "--data", MINIDDP_SOURCE_DIR "/datasets/mnist"};
+  std::vector<std::string> command{"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", bin + "05_distributed_data_parallel"};
+  command.insert(command.end(), options.begin(), options.end());
+  command.insert(command.end(), {"--loss-csv", theirs});
+  const ProgramResult found = run_program({"sh", "-c", "command -v mpirun"}, std::chrono::seconds(10));
+  if (found.exit_code != 0) SKIP_TEST("MPIRUN", "mpirun was not found (package openmpi-bin)");
+  const ProgramResult mpirun = run_program(command, std::chrono::seconds(100), {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29611"}});
+  INFO(mpirun.summary());
+  REQUIRE(mpirun.exit_code == 0);
+  REQUIRE(launch(2, {"--model", "article_a", "--seed", "3", "--max-steps", "10", "--quiet", "--loss-csv", ours}).exit_code == 0);
+  CHECK(read_loss_csv(ours) == read_loss_csv(theirs));
+}
+
+TEST_CASE("chapter 05: wrong usage exits 2, a program that was not launched exits 1 and says how") {
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {"--sampler", "random"}, {"--devices", "2"}, {"--reducer", "per-gradient", "--compress", "fp16"}, {"--bucket-cap-mb", "0"}}) {
+    std::vector<std::string> command{bin + "05_distributed_data_parallel"};
+    command.insert(command.end(), wrong.begin(), wrong.end());
+    const ProgramResult result = run_program(command, std::chrono::seconds(20));
+    INFO(result.summary());
+    CHECK(result.exit_code == 2);
+  }
+  const ProgramResult alone = run_program({"env", "-u", "RANK", bin + "05_distributed_data_parallel"}, std::chrono::seconds(20));
+  CHECK(alone.exit_code == 1);
+  CHECK_THAT(alone.errors, ContainsSubstring("RANK expected, but not set"));
+}
