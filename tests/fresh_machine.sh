@@ -47,6 +47,8 @@ make_base() {
   debootstrap --variant=minbase --unpack-tarball="$tarball" "$release" "$machine" "$mirror" >"$work/debootstrap.log" 2>&1 ||
     { tail -n 20 "$work/debootstrap.log" >&2; fail "debootstrap could not make $release."; }
   cp -L /etc/resolv.conf "$machine/etc/resolv.conf"
+  # As every installed Debian: the machine knows its own name.
+  printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$machine/etc/hosts"
   apt_settings >"$machine/etc/apt/apt.conf.d/90from-host"
 }
 

@@ -290,7 +290,7 @@ TEST_CASE("collectives: different kinds, dtypes, roots and orders are found befo
   const std::vector<std::pair<std::string, Call>> calls = {
       {"broadcast", [](ProcessGroup& group, int rank) { return rank == 0 ? group.all_reduce(Tensor::ones({4})) : group.broadcast(Tensor::ones({4}), 0); }},
       {"float64", [](ProcessGroup& group, int rank) { return group.all_reduce(Tensor::ones({4}, rank == 0 ? DType::float32 : DType::float64)); }},
-      {"root 1", [](ProcessGroup& group, int rank) { return group.broadcast(Tensor::ones({4}), rank); }},
+      {"root 1", [](ProcessGroup& group, int rank) { return group.broadcast(Tensor::ones({4}), rank == 0 ? 0 : 1); }},
       {"max", [](ProcessGroup& group, int rank) { return group.all_reduce(Tensor::ones({4}), rank == 0 ? ReduceOp::sum : ReduceOp::max); }},
       {"5 float32", [](ProcessGroup& group, int rank) { return group.all_reduce(Tensor::ones({rank == 2 ? 5 : 4})); }},
   };
