@@ -232,7 +232,7 @@ def main(arguments):
     options = parse_options(arguments)
     losses, derived = train(options)
     if options.loss_csv:
-        rows = "".join(f"{step},{loss:.9g}\n" for step, loss in enumerate(losses))
+        rows = "".join(f"{step},{loss:.9g}\n" for step, loss in enumerate(losses, 1))
         write_whole(options.loss_csv, "step,loss\n" + rows)
     if options.json:
         for key in ("data", "json", "loss_csv", "quiet"):
