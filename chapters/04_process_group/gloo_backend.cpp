@@ -80,7 +80,6 @@ int64_t GlooBackend::run(const Collective& collective, const Deadline& deadline)
     check<DistNetworkError>(!aborted_, "the group was ended");
     limit_ = deadline;
   }
-  changed_.notify_all();
   std::string problem;
   int64_t bytes = 0;
   try {
@@ -125,18 +124,11 @@ void GlooBackend::agree(const Fingerprint& what, const Deadline& deadline) {
 
 void GlooBackend::guard() {
   std::unique_lock lock(mutex_);
-  while (!stop_) {
-    if (!limit_) {
-      changed_.wait(lock);
-      continue;
-    }
-    changed_.wait_for(lock, Milliseconds(std::max(1, limit_->left_ms())));
-    if (!stop_ && limit_ && limit_->passed() && !aborted_) {
-      lock.unlock();
-      abort();
-      lock.lock();
-    }
-    if (limit_ && limit_->passed() && aborted_) changed_.wait(lock);
+  while (!changed_.wait_for(lock, Milliseconds(50), [this] { return stop_; })) {
+    if (!limit_ || !limit_->passed() || aborted_) continue;
+    lock.unlock();
+    abort();
+    lock.lock();
   }
 }
 

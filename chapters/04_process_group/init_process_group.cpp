@@ -34,24 +34,23 @@ void check_backend(const std::string& backend) {
         "Invalid backend: '{}'; there are gloo, ring and nccl", backend);
 }
 
-// Connects the ranks while listening for news: a rank that dies meanwhile must not make the others wait out
-// their limit.
-std::unique_ptr<HostBackend> connect_backend(const std::string& backend, const DefaultGroup& state,
-                                             const std::shared_ptr<Store>& keys) {
+// Makes a backend, which connects the ranks, while listening for news: a rank that dies meanwhile must not make the others
+// wait out their limit.
+template <class Make>
+auto make_watched(const std::string& backend, const DefaultGroup& state, Make make) {
+  using Made = decltype(make());
   const Milliseconds limit = state.options.rendezvous_timeout;
-  const std::string address = address_for_peers(*state.store);
-  std::promise<std::unique_ptr<HostBackend>> promise;
+  std::promise<Made> promise;
   auto made = promise.get_future();
-  const auto make = [=, rank = state.info.rank, size = state.info.world_size,
-                     timeout = state.options.timeout](std::promise<std::unique_ptr<HostBackend>> result) {
-    try {
-      result.set_value(backend == "gloo" ? make_gloo_backend(rank, size, *keys, address, timeout)
-                                         : make_ring_backend(rank, size, *keys, address, Deadline(limit)));
-    } catch (...) {
-      result.set_exception(std::current_exception());
-    }
-  };
-  std::thread thread(make, std::move(promise));
+  std::thread thread(
+      [make](std::promise<Made> result) {
+        try {
+          result.set_value(make());
+        } catch (...) {
+          result.set_exception(std::current_exception());
+        }
+      },
+      std::move(promise));
   const Deadline deadline(limit);
   std::string failure;
   while (failure.empty() && made.wait_for(Milliseconds(0)) != std::future_status::ready) {
@@ -64,26 +63,35 @@ std::unique_ptr<HostBackend> connect_backend(const std::string& backend, const D
   }
   if (failure.empty()) {
     thread.join();
-    return made.get();
+    try {
+      return made.get();
+    } catch (const std::exception& error) {
+      // The others wait for us: they shall hear why we do not come.
+      state.store->report(fmt::format("rank {} could not connect: {}", state.info.rank, error.what()));
+      throw;
+    }
   }
   thread.detach();  // it holds all it needs, and ends with its own limit
-  throw DistBackendError("{}: could not connect rank {} with the others within {}: {}", backend,
-                         state.info.rank, to_string(limit), failure);
+  throw DistBackendError("{}: could not connect rank {} with the others within {}: {}", backend, state.info.rank,
+                         to_string(limit), failure);
 }
 
 std::shared_ptr<ProcessGroup> make_group(const std::string& backend) {
   DefaultGroup& all = state();
-  const auto keys = [&] {
-    return std::make_shared<PrefixStore>(fmt::format("group/{}", all.groups), all.store->clone());
-  };
+  const int rank = all.info.rank, size = all.info.world_size;
+  const std::string prefix = fmt::format("group/{}", all.groups);
+  const auto keys = std::make_shared<PrefixStore>(prefix, all.store->clone());
   std::shared_ptr<ProcessGroup> group;
   if (backend == "nccl") {
-    group = make_nccl_group(all.info.rank, all.info.world_size, Device{DeviceType::cuda, all.info.local_rank},
-                            all.store, keys(), all.options.timeout);
+    const Device device{DeviceType::cuda, all.info.local_rank};
+    group = make_watched(backend, all, [=, store = all.store] { return make_nccl_group(rank, size, device, store, keys); });
   } else {
-    auto connected = connect_backend(backend, all, keys());
-    group = std::make_shared<HostProcessGroup>(all.info.rank, all.info.world_size, all.store, keys(),
-                                               std::move(connected), all.debug);
+    const auto make = [=, address = address_for_peers(*all.store), limits = all.options] {
+      if (backend == "gloo") return make_gloo_backend(rank, size, *keys, address, limits.timeout);
+      return make_ring_backend(rank, size, *keys, address, Deadline(limits.rendezvous_timeout));
+    };
+    auto connected = make_watched(backend, all, make);
+    group = std::make_shared<HostProcessGroup>(rank, size, all.store, keys, std::move(connected), all.debug);
   }
   group->set_timeout(all.options.timeout);
   ++all.groups;

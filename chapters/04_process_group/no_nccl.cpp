@@ -3,12 +3,10 @@
 
 namespace miniddp {
 
-std::shared_ptr<ProcessGroup> make_nccl_group(int, int, Device, std::shared_ptr<TcpStore>,
-                                              std::shared_ptr<Store>, Milliseconds) {
+std::shared_ptr<ProcessGroup> make_nccl_group(int, int, Device, std::shared_ptr<TcpStore>, std::shared_ptr<Store>) {
   throw DistBackendError(
-      "Distributed package doesn't have NCCL built in: install the CUDA Toolkit and NCCL (libnccl-dev), "
-      "configure and build again, or choose the "
-      "backend \"gloo\" or \"ring\"");
+      "Distributed package doesn't have NCCL built in: install the CUDA Toolkit and NCCL (libnccl-dev), configure and build again, "
+      "or choose the backend \"gloo\" or \"ring\"");
 }
 
 }  // namespace miniddp

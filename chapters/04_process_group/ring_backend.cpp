@@ -23,6 +23,8 @@ class RingBackend : public HostBackend {
   int64_t run(const Collective& c, const Deadline& deadline) override {
     const int64_t before = links_.bytes_sent();
     const Fingerprint what = c.fingerprint();
+    // A root that only sends would never hear that the others do something else.
+    if (c.kind != CollectiveKind::barrier && !c.is_point_to_point() && c.root >= 0) barrier(what, deadline);
     switch (c.kind) {
       case CollectiveKind::broadcast:
         broadcast(what, c, deadline);

@@ -58,7 +58,7 @@ void TcpStore::connect(const std::vector<int>& ports, const Deadline& deadline) 
   for (Milliseconds pause(5); !deadline.passed(); pause = std::min(pause * 2, Milliseconds(100))) {
     for (int port : ports) {
       try {
-        if (try_port(port, deadline)) return;
+        if (try_port(port, ports.size() > 1, deadline)) return;
       } catch (const DistNetworkError& error) {
         last_error = error.what();
       } catch (const TimeoutError& error) {
@@ -74,9 +74,10 @@ void TcpStore::connect(const std::vector<int>& ports, const Deadline& deadline) 
       deadline.str(), host_, ports.front(), last_error);
 }
 
-bool TcpStore::try_port(int port, const Deadline& deadline) {
+bool TcpStore::try_port(int port, bool several, const Deadline& deadline) {
   // A silent listener must not use up the whole time: another candidate, or another attempt, may do better.
-  const Deadline attempt(std::min(patience, Milliseconds(std::max(1, deadline.left_ms()))));
+  const Milliseconds most = several ? Milliseconds(1000) : patience;
+  const Deadline attempt(std::min(most, Milliseconds(std::max(1, deadline.left_ms()))));
   Socket socket = connect_once(host_, port, attempt);
   const std::string hello = greeting(run_id_);
   send_all(socket, std::as_bytes(std::span(hello)), attempt);

@@ -79,7 +79,7 @@ class TcpStore : public Store {
   };
 
   void connect(const std::vector<int>& ports, const Deadline& deadline);
-  bool try_port(int port, const Deadline& deadline);
+  bool try_port(int port, bool several, const Deadline& deadline);
   /// Sends a request and waits for the reply, at most `limit` and a little. Throws DistStoreError on
   /// Reply::error.
   Answer ask(store_protocol::Writer request, Milliseconds limit = Milliseconds(0));

@@ -43,7 +43,9 @@ RankInfo read_env(std::map<std::string, std::string> variables) {
   });
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 double seconds_since(Work::Clock::time_point start) {
   return std::chrono::duration<double>(Work::Clock::now() - start).count();
@@ -70,7 +72,8 @@ TEST_CASE("process group: case 76, reductions of rank + 1 over 1 to 4 ranks") {
       });
       double factorial = 1;
       for (int i = 2; i <= world; ++i) factorial *= i;
-      const std::string expected = fmt::format("{} {} 1 {} {} band", world * (world + 1) / 2, factorial, world, (world + 1) / 2.0);
+      const std::string expected =
+          fmt::format("{} {} 1 {} {} band", world * (world + 1) / 2, factorial, world, (world + 1) / 2.0);
       for (const std::string& result : results) {
         INFO(backend << ", " << world << " ranks");
         CHECK(result == expected);
@@ -135,7 +138,8 @@ TEST_CASE("process group: case 78, all_reduce is bitwise the same on every rank"
 }
 
 TEST_CASE("process group: case 79, missing and wrong variables, a second init, no init") {
-  const std::string missing = "Error initializing torch.distributed using env:// rendezvous: environment variable ";
+  const std::string missing =
+      "Error initializing torch.distributed using env:// rendezvous: environment variable ";
   const std::map<std::string, std::string> all = {
       {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
@@ -156,7 +160,8 @@ TEST_CASE("process group: case 79, missing and wrong variables, a second init, n
   CHECK(contains(with("MASTER_PORT", "localhost"), "MASTER_PORT"));
   CHECK(read_env(all).master_ports == std::vector<int>{29500});
 
-  CHECK(contains(message_of([] { default_process_group(); }), "Default process group has not been initialized"));
+  CHECK(contains(message_of([] { default_process_group(); }),
+                 "Default process group has not been initialized"));
   const auto results = run_ranks_all(1, [](int) {
     const std::string foreign = message_of([] { init_process_group({.backend = "foo"}); });
     const ProcessGroupGuard guard;
@@ -190,12 +195,14 @@ TEST_CASE("process group: case 80, only rank 0, only rank 1, a port in use") {
   });
   INFO(describe(second));
   CHECK(!second[1].returned);
-  CHECK(contains(second[1].text, "The client socket has timed out after 2s while trying to connect to (127.0.0.1, "));
+  CHECK(contains(second[1].text,
+                 "The client socket has timed out after 2s while trying to connect to (127.0.0.1, "));
 
   const Socket taken = listen_on("127.0.0.1", 0);
   const auto start = Work::Clock::now();
   const std::string message = message_of([&] {
-    rendezvous(tcp_rendezvous(fmt::format("tcp://127.0.0.1:{}", port_of(taken.fd())), 0, 1), Milliseconds(30'000));
+    rendezvous(tcp_rendezvous(fmt::format("tcp://127.0.0.1:{}", port_of(taken.fd())), 0, 1),
+               Milliseconds(30'000));
   });
   CHECK(contains(message, "The server socket has failed to listen"));
   CHECK(contains(message, "(errno: 98 - Address already in use)"));
@@ -249,7 +256,8 @@ TEST_CASE("process group: case 82, a late rank finds the group unusable") {
     CHECK(std::stod(results[0]) < 10);
     CHECK(contains(results[0], "timed out after 1500ms"));
     CHECK(contains(results[1], "failed on rank 0"));  // rank 1 is told whose limit it was
-    for (const std::string& result : results) CHECK(contains(result, "this process group cannot be used any more"));
+    for (const std::string& result : results)
+      CHECK(contains(result, "this process group cannot be used any more"));
   }
 }
 
@@ -278,14 +286,14 @@ TEST_CASE("process group: case 83, a peer that exits is named by every survivor 
 TEST_CASE("process group: case 84, a size mismatch is an error on both ranks, and debug mode names shapes") {
   for (const std::string& backend : host_backends) {
     for (const char* debug : {"off", "DETAIL"}) {
-      const auto results = run_ranks_all(
-          2,
-          [&](int rank) {
-            const ProcessGroupGuard guard({.backend = backend});
-            Tensor tensor = rank == 0 ? Tensor::ones({2, 4}) : Tensor::ones({4});
-            return message_of([&] { default_process_group().all_reduce(tensor)->wait(); });
-          },
-          std::chrono::seconds(60), {std::string("MINIDDP_DEBUG=") + debug});
+      const auto results =
+          run_ranks_all(2,
+                        [&](int rank) {
+                          const ProcessGroupGuard guard({.backend = backend});
+                          Tensor tensor = rank == 0 ? Tensor::ones({2, 4}) : Tensor::ones({4});
+                          return message_of([&] { default_process_group().all_reduce(tensor)->wait(); });
+                        },
+                        std::chrono::seconds(60), {std::string("MINIDDP_DEBUG=") + debug});
       for (const std::string& result : results) {
         INFO(backend << " " << debug << ": " << result);
         CHECK(contains(result, "Detected mismatch between collectives on ranks"));
@@ -393,8 +401,10 @@ TEST_CASE("process group: case 87, asynchronous work") {
       // One that fails: its wait throws, every time, and it counts as completed.
       Tensor uneven = Tensor::ones({rank + 1});
       const WorkPtr failing = group.all_reduce(uneven);
-      const std::string first = message_of([&] { failing->wait(); }), second = message_of([&] { failing->wait(); });
-      if (first != second || !contains(first, "mismatch") || !failing->is_completed()) text += "failure: " + first;
+      const std::string first = message_of([&] { failing->wait(); }),
+                        second = message_of([&] { failing->wait(); });
+      if (first != second || !contains(first, "mismatch") || !failing->is_completed())
+        text += "failure: " + first;
       return text;
     });
     for (const std::string& result : results) CHECK(result.empty());

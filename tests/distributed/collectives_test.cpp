@@ -1,4 +1,5 @@
-// Every collective on every host backend, with random values and uneven sizes, against a plain loop over what all ranks put in.
+// Every collective on every host backend, with random values and uneven sizes, against a plain loop over what
+// all ranks put in.
 #include <cmath>
 
 #include "chapters/04_process_group/init_process_group.h"
@@ -34,11 +35,16 @@ std::vector<double> widened(const Tensor& tensor) {
 
 std::vector<double> doubles(const Tensor& tensor) {
   switch (tensor.dtype()) {
-    case DType::float32: return widened<float>(tensor);
-    case DType::float64: return widened<double>(tensor);
-    case DType::int64: return widened<int64_t>(tensor);
-    case DType::uint8: return widened<uint8_t>(tensor);
-    default: return widened<float>(tensor.to(DType::float32));
+    case DType::float32:
+      return widened<float>(tensor);
+    case DType::float64:
+      return widened<double>(tensor);
+    case DType::int64:
+      return widened<int64_t>(tensor);
+    case DType::uint8:
+      return widened<uint8_t>(tensor);
+    default:
+      return widened<float>(tensor.to(DType::float32));
   }
 }
 
@@ -56,10 +62,17 @@ std::vector<double> reduced(int world, int64_t numel, int round, ReduceOp op) {
     const std::vector<double> more = values_of(rank, numel, round);
     for (size_t i = 0; i < result.size(); ++i) {
       switch (op) {
-        case ReduceOp::product: result[i] *= more[i]; break;
-        case ReduceOp::min: result[i] = std::min(result[i], more[i]); break;
-        case ReduceOp::max: result[i] = std::max(result[i], more[i]); break;
-        default: result[i] += more[i];
+        case ReduceOp::product:
+          result[i] *= more[i];
+          break;
+        case ReduceOp::min:
+          result[i] = std::min(result[i], more[i]);
+          break;
+        case ReduceOp::max:
+          result[i] = std::max(result[i], more[i]);
+          break;
+        default:
+          result[i] += more[i];
       }
     }
   }
@@ -73,7 +86,9 @@ std::vector<double> reduced(int world, int64_t numel, int round, ReduceOp op) {
 std::string difference(const std::string& what, const Tensor& found, const std::vector<double>& expected) {
   const std::vector<double> values = doubles(found);
   if (values.size() != expected.size()) return what + ": wrong size\n";
-  const double tolerance = found.dtype() == DType::bfloat16 ? 1.0 / 128 : found.dtype() == DType::float16 ? 1.0 / 1024 : 1e-6;
+  const double tolerance = found.dtype() == DType::bfloat16  ? 1.0 / 128
+                           : found.dtype() == DType::float16 ? 1.0 / 1024
+                                                             : 1e-6;
   for (size_t i = 0; i < values.size(); ++i) {
     if (!(std::abs(values[i] - expected[i]) <= tolerance * std::abs(expected[i]))) {
       return fmt::format("{}: element {} is {}, expected {}\n", what, i, values[i], expected[i]);
@@ -95,7 +110,8 @@ std::string check_reductions(ProcessGroup& group, int64_t numel, DType dtype, in
     const int root = round % group.size();
     tensor = make(values_of(group.rank(), numel, ++round), dtype);
     group.reduce(tensor, root, op)->wait();
-    if (group.rank() == root) problems += difference("reduce " + what, tensor, reduced(group.size(), numel, round, op));
+    if (group.rank() == root)
+      problems += difference("reduce " + what, tensor, reduced(group.size(), numel, round, op));
 
     // Rank r's inputs are one long vector cut into size() pieces.
     const std::vector<double> mine = values_of(group.rank(), numel * group.size(), ++round);
@@ -123,7 +139,8 @@ std::string check_movements(ProcessGroup& group, int64_t numel, DType dtype, int
   std::vector<Tensor> parts;
   for (int i = 0; i < size; ++i) parts.push_back(Tensor::empty({numel}, dtype));
   group.all_gather(parts, make(values_of(rank, numel, ++round), dtype))->wait();
-  for (int i = 0; i < size; ++i) problems += difference(what("all_gather"), parts[static_cast<size_t>(i)], values_of(i, numel, round));
+  for (int i = 0; i < size; ++i)
+    problems += difference(what("all_gather"), parts[static_cast<size_t>(i)], values_of(i, numel, round));
 
   std::vector<Tensor> gathered;
   for (int i = 0; i < size && rank == root; ++i) gathered.push_back(Tensor::empty({numel}, dtype));
@@ -147,7 +164,7 @@ std::string check_movements(ProcessGroup& group, int64_t numel, DType dtype, int
   tensor = make(values_of(size - 1, numel, ++round), dtype);
   if (rank == size - 1) group.send(tensor, 0, 5)->wait();
   if (rank == 0) {
-    tensor.zero_();
+    tensor = Tensor::empty({numel}, dtype);
     group.recv(tensor, size - 1, 5)->wait();
     problems += difference(what("recv"), tensor, values_of(size - 1, numel, round));
   }
@@ -179,7 +196,9 @@ void check_everywhere(int world, const std::vector<int64_t>& sizes, const std::v
 }  // namespace
 
 TEST_CASE("collectives: all kinds and dtypes between 2 ranks") {
-  check_everywhere(2, {0, 1, 2, 3, 7, 1000}, {DType::float32, DType::float64, DType::int64, DType::uint8, DType::float16, DType::bfloat16});
+  check_everywhere(
+      2, {0, 1, 2, 3, 7, 1000},
+      {DType::float32, DType::float64, DType::int64, DType::uint8, DType::float16, DType::bfloat16});
 }
 
 TEST_CASE("collectives: all kinds between 3 ranks, also fewer elements than ranks") {
@@ -201,16 +220,31 @@ TEST_CASE("collectives: 5 ranks, and one rank alone") {
 }
 
 TEST_CASE("collectives: a message larger than every socket buffer, all ranks at once") {
+  constexpr size_t numel = 3'000'017;  // 12 MB
   for (const std::string& backend : backends) {
-    const auto results = run_ranks_all(3, [&](int) {
+    const auto results = run_ranks_all(3, [&](int rank) {
       const ProcessGroupGuard guard({.backend = backend});
       ProcessGroup& group = default_process_group();
-      int round = 0;
-      return check_reductions(group, 1'200'007, DType::float32, round) + check_movements(group, 600'011, DType::float32, round);
+      const auto value = [](int of, size_t i) {
+        return static_cast<float>(i % 1013 + 17 * static_cast<size_t>(of));
+      };
+      std::vector<float> mine(numel);
+      for (size_t i = 0; i < numel; ++i) mine[i] = value(rank, i);
+      Tensor sum = Tensor::from(mine, {numel}), from_left = Tensor::empty({numel});
+      const int left = (rank + 2) % 3;
+      const WorkPtr reducing = group.all_reduce(sum);
+      group.exchange(Tensor::from(mine, {numel}), (rank + 1) % 3, from_left, left)->wait();
+      reducing->wait();
+      size_t wrong = 0;
+      for (size_t i = 0; i < numel; ++i) {
+        wrong += sum.data<float>()[i] != value(0, i) + value(1, i) + value(2, i);
+        wrong += from_left.data<float>()[i] != value(left, i);
+      }
+      return std::to_string(wrong);
     });
-    for (const std::string& problems : results) {
-      INFO(backend << problems);
-      CHECK(problems.empty());
+    for (const std::string& wrong : results) {
+      INFO(backend);
+      CHECK(wrong == "0");
     }
   }
 }
@@ -266,13 +300,15 @@ TEST_CASE("collectives: mistakes in the arguments are found by the call itself")
         action();
         text += fmt::format("no error instead of \"{}\"\n", part);
       } catch (const Error& error) {
-        if (std::string(error.what()).find(part) == std::string::npos) text += fmt::format("{} instead of \"{}\"\n", error.what(), part);
+        if (std::string(error.what()).find(part) == std::string::npos)
+          text += fmt::format("{} instead of \"{}\"\n", error.what(), part);
       }
     };
     const Tensor tensor = Tensor::ones({2});
     expect("broadcast: invalid root rank: 4", [&] { (void)group.broadcast(tensor, 4); });
     expect("undefined", [&] { (void)group.all_reduce(Tensor()); });
-    expect("avg needs a floating-point tensor", [&] { (void)group.all_reduce(Tensor::ones({2}, DType::int64), ReduceOp::avg); });
+    expect("avg needs a floating-point tensor",
+           [&] { (void)group.all_reduce(Tensor::ones({2}, DType::int64), ReduceOp::avg); });
     expect("band needs an integer tensor", [&] { (void)group.all_reduce(tensor, ReduceOp::band); });
     expect("expected 2 outputs", [&] { (void)group.all_gather({tensor}, tensor); });
     expect("same number of elements", [&] { (void)group.all_gather({tensor, Tensor::ones({3})}, tensor); });
@@ -288,11 +324,21 @@ TEST_CASE("collectives: mistakes in the arguments are found by the call itself")
 TEST_CASE("collectives: different kinds, dtypes, roots and orders are found before data moves") {
   using Call = std::function<WorkPtr(ProcessGroup&, int rank)>;
   const std::vector<std::pair<std::string, Call>> calls = {
-      {"broadcast", [](ProcessGroup& group, int rank) { return rank == 0 ? group.all_reduce(Tensor::ones({4})) : group.broadcast(Tensor::ones({4}), 0); }},
-      {"float64", [](ProcessGroup& group, int rank) { return group.all_reduce(Tensor::ones({4}, rank == 0 ? DType::float32 : DType::float64)); }},
-      {"root 1", [](ProcessGroup& group, int rank) { return group.broadcast(Tensor::ones({4}), rank == 0 ? 0 : 1); }},
-      {"max", [](ProcessGroup& group, int rank) { return group.all_reduce(Tensor::ones({4}), rank == 0 ? ReduceOp::sum : ReduceOp::max); }},
-      {"5 float32", [](ProcessGroup& group, int rank) { return group.all_reduce(Tensor::ones({rank == 2 ? 5 : 4})); }},
+      {"broadcast",
+       [](ProcessGroup& group, int rank) {
+         return rank == 0 ? group.all_reduce(Tensor::ones({4})) : group.broadcast(Tensor::ones({4}), 0);
+       }},
+      {"float64",
+       [](ProcessGroup& group, int rank) {
+         return group.all_reduce(Tensor::ones({4}, rank == 0 ? DType::float32 : DType::float64));
+       }},
+      {"4 float32 elements, root ", [](ProcessGroup& group, int rank) { return group.broadcast(Tensor::ones({4}), rank); }},
+      {"max",
+       [](ProcessGroup& group, int rank) {
+         return group.all_reduce(Tensor::ones({4}), rank == 0 ? ReduceOp::sum : ReduceOp::max);
+       }},
+      {"5 float32",
+       [](ProcessGroup& group, int rank) { return group.all_reduce(Tensor::ones({rank == 2 ? 5 : 4})); }},
   };
   for (const std::string& backend : backends) {
     for (const auto& [part, call] : calls) {

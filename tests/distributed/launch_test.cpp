@@ -23,13 +23,16 @@ ProgramResult launch_script(int nproc, const std::string& script, std::vector<st
   return run_program(arguments, std::chrono::seconds(60), environment);
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
 TEST_CASE("launch: every rank gets its variables, and every line its prefix") {
-  const auto result =
-      launch_script(3, "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT $MINIDDP_RUN_ID; printf 'no end'; echo bad >&2");
+  const auto result = launch_script(3,
+                                    "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR "
+                                    "$MASTER_PORT $MINIDDP_RUN_ID; printf 'no end'; echo bad >&2");
   INFO(result.summary());
   REQUIRE(result.exit_code == 0);
   std::vector<std::string> lines = split_lines(result.output);
@@ -52,23 +55,29 @@ TEST_CASE("launch: threads are shared out and printed, and the user's own number
   const auto chosen = launch_script(2, "echo threads=$OMP_NUM_THREADS", {}, {{"OMP_NUM_THREADS", ""}});
   CHECK(contains(chosen.errors, "OMP_NUM_THREADS="));
   CHECK(!contains(chosen.output, "threads=\n"));
-  const auto kept = launch_script(2, "echo threads=$OMP_NUM_THREADS", {"--no-prefix"}, {{"OMP_NUM_THREADS", "7"}});
+  const auto kept =
+      launch_script(2, "echo threads=$OMP_NUM_THREADS", {"--no-prefix"}, {{"OMP_NUM_THREADS", "7"}});
   CHECK(kept.output == "threads=7\nthreads=7\n");
   CHECK(contains(kept.errors, "OMP_NUM_THREADS=7 as you set it"));
 }
 
 TEST_CASE("launch: rank 0 alone inherits the store's socket, and the port is never free") {
   // Whoever tries to listen on the port finds it taken, from before the first rank runs.
-  const auto result = launch_script(2, "echo $RANK fd=$MINIDDP_STORE_FD; if [ $RANK = 0 ]; then ls -l /proc/self/fd/$MINIDDP_STORE_FD; fi", {"--no-prefix"});
+  const auto result = launch_script(
+      2, "echo $RANK fd=$MINIDDP_STORE_FD; if [ $RANK = 0 ]; then ls -l /proc/self/fd/$MINIDDP_STORE_FD; fi",
+      {"--no-prefix"});
   INFO(result.output);
   CHECK(contains(result.output, "1 fd=\n"));
   CHECK(contains(result.output, "socket:["));
-  const auto given = launch_script(1, "echo $MASTER_PORT fd=$MINIDDP_STORE_FD", {"--no-prefix", "--master-port", "12345"});
+  const auto given =
+      launch_script(1, "echo $MASTER_PORT fd=$MINIDDP_STORE_FD", {"--no-prefix", "--master-port", "12345"});
   CHECK(given.output == "12345 fd=\n");
 }
 
 TEST_CASE("launch: the first failure's exit code, its name and its last lines") {
-  const auto result = launch_script(3, "echo line of $RANK; if [ $RANK = 1 ]; then sleep 0.2; echo 'error: boom' >&2; exit 7; fi; sleep 100");
+  const auto result = launch_script(
+      3,
+      "echo line of $RANK; if [ $RANK = 1 ]; then sleep 0.2; echo 'error: boom' >&2; exit 7; fi; sleep 100");
   INFO(result.summary());
   CHECK(result.exit_code == 7);
   CHECK(contains(result.errors, "launch: rank 1 failed first: exit code 7"));
@@ -89,7 +98,8 @@ TEST_CASE("launch: a rank that ended early with 0 is mentioned beside the one th
 }
 
 TEST_CASE("launch: output without end of a rank does not hide the others") {
-  const auto result = launch_script(2, "if [ $RANK = 0 ]; then head -c 3000000 /dev/zero | tr '\\0' x; else echo here; fi");
+  const auto result =
+      launch_script(2, "if [ $RANK = 0 ]; then head -c 3000000 /dev/zero | tr '\\0' x; else echo here; fi");
   CHECK(result.exit_code == 0);
   CHECK(contains(result.output, "[rank 1] here\n"));
   CHECK(std::count(result.output.begin(), result.output.end(), 'x') == 3000000);
@@ -100,8 +110,14 @@ TEST_CASE("launch: wrong command lines exit 2, a program that does not exist 127
     arguments.insert(arguments.begin(), launcher);
     return run_program(arguments, std::chrono::seconds(30));
   };
-  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {}, {"--nproc", "0", "true"}, {"--nproc", "x", "true"}, {"--nproc", "2"}, {"--nproc"}, {"--what", "true"}, {"--nproc", "2", "--grace", "-1", "true"}}) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{},
+                                             {"--nproc", "0", "true"},
+                                             {"--nproc", "x", "true"},
+                                             {"--nproc", "2"},
+                                             {"--nproc"},
+                                             {"--what", "true"},
+                                             {"--nproc", "2", "--grace", "-1", "true"}}) {
     const auto result = run(arguments);
     CHECK(result.exit_code == 2);
     CHECK(result.errors.starts_with("error: "));

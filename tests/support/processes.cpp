@@ -43,7 +43,8 @@ bool wait_until(Condition condition, std::chrono::seconds limit) {
 
 BackgroundProgram::BackgroundProgram(const std::vector<std::string>& arguments,
                                      const std::map<std::string, std::string>& environment) {
-  std::string path = (std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "/tmp") + std::string("/miniddp-test-XXXXXX");
+  std::string path =
+      (std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "/tmp") + std::string("/miniddp-test-XXXXXX");
   const int file = ::mkstemp(path.data());
   check(file >= 0, "cannot make a temporary file: {}", std::strerror(errno));
   file_ = path;
@@ -78,13 +79,17 @@ BackgroundProgram::~BackgroundProgram() {
   ::unlink(file_.c_str());
 }
 
-std::string BackgroundProgram::output() const { return read_file(file_); }
+std::string BackgroundProgram::output() const {
+  return read_file(file_);
+}
 
 bool BackgroundProgram::wait_for_output(const std::string& text, std::chrono::seconds limit) const {
   return wait_until([&] { return output().find(text) != std::string::npos; }, limit);
 }
 
-void BackgroundProgram::send_signal(int signal) const { ::kill(pid_, signal); }
+void BackgroundProgram::send_signal(int signal) const {
+  ::kill(pid_, signal);
+}
 
 int BackgroundProgram::wait(std::chrono::seconds limit) {
   const bool over = ended_ || wait_until([&] { return ::waitpid(pid_, &status_, WNOHANG) == pid_; }, limit);

@@ -13,7 +13,8 @@ namespace miniddp::testing {
 /// A program that runs beside the test. It is killed with the object, and if the test dies.
 class BackgroundProgram {
  public:
-  /// Its output goes to one file, which output() reads. It carries MINIDDP_TEST_MARK=<mark()> in its environment, as do its descendants.
+  /// Its output goes to one file, which output() reads. It carries MINIDDP_TEST_MARK=<mark()> in its
+  /// environment, as do its descendants.
   explicit BackgroundProgram(const std::vector<std::string>& arguments,
                              const std::map<std::string, std::string>& environment = {});
   ~BackgroundProgram();

@@ -42,7 +42,9 @@ int open_listener(int* port) {
   return fd;
 }
 
-void set_variable(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+void set_variable(const char* name, const std::string& value) {
+  ::setenv(name, value.c_str(), 1);
+}
 
 [[noreturn]] void run_child(int rank, int world_size, int listener, int port, int pipe, pid_t parent,
                             const RankFunction& function, const std::vector<std::string>& environment) {
@@ -134,7 +136,8 @@ std::vector<RankOutcome> run_ranks(int world_size, const RankFunction& function,
   return outcomes;
 }
 
-std::vector<std::string> run_ranks_all(int world_size, const RankFunction& function, std::chrono::seconds limit,
+std::vector<std::string> run_ranks_all(int world_size, const RankFunction& function,
+                                       std::chrono::seconds limit,
                                        const std::vector<std::string>& environment) {
   const auto outcomes = run_ranks(world_size, function, limit, environment);
   std::vector<std::string> results;
@@ -150,7 +153,7 @@ std::string describe(const std::vector<RankOutcome>& outcomes) {
   for (size_t rank = 0; rank < outcomes.size(); ++rank) {
     const RankOutcome& outcome = outcomes[rank];
     text += fmt::format("rank {} after {:.2f} s: {} {}\n", rank, outcome.seconds,
-                        outcome.signal ? fmt::format("killed by signal {}", outcome.signal)
+                        outcome.signal     ? fmt::format("killed by signal {}", outcome.signal)
                         : outcome.returned ? "returned"
                                            : "threw",
                         outcome.text);

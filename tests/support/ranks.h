@@ -20,12 +20,14 @@ struct RankOutcome {
   double seconds = 0;
 };
 
-/// The function's result goes back to the test; it may throw. REQUIRE and CHECK do not work in it: return what is to be checked.
+/// The function's result goes back to the test; it may throw. REQUIRE and CHECK do not work in it: return
+/// what is to be checked.
 using RankFunction = std::function<std::string(int rank)>;
 
-/// Forks `world_size` processes with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and so on set as a launcher would: rank 0 inherits an open
-/// socket, so that tests side by side cannot take each other's ports. All are killed at the limit, and with the test.
-/// The test must have no threads of its own when it calls this. `environment` ("NAME=value") goes to all ranks.
+/// Forks `world_size` processes with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and so on set as a launcher
+/// would: rank 0 inherits an open socket, so that tests side by side cannot take each other's ports. All are
+/// killed at the limit, and with the test. The test must have no threads of its own when it calls this.
+/// `environment` ("NAME=value") goes to all ranks.
 std::vector<RankOutcome> run_ranks(int world_size, const RankFunction& function,
                                    std::chrono::seconds limit = std::chrono::seconds(60),
                                    const std::vector<std::string>& environment = {});
