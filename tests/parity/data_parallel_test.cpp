@@ -1,8 +1,8 @@
 // Chapters 02 and 03 reach chapter 01's losses and weights; each of the usual mistakes does not.
+#include <compare>
 #include <limits>
 #include <map>
 #include <regex>
-#include <set>
 
 #include "chapters/01_single_device/networks.h"
 #include "chapters/02_manual_parallel/gather.h"
@@ -164,30 +164,42 @@ const ImageDataset& mnist(Split split) {
   return split == Split::train ? train : test;
 }
 
-Result train(const std::string& article, int64_t batch_size, const Devices& devices, const Step& step, int steps = 10) {
+struct Run {
+  std::string article;
+  int64_t batch_size = 64;
+  uint64_t seed = 1;
+  int steps = 10;
+  DType dtype = DType::float32;
+
+  auto operator<=>(const Run&) const = default;
+};
+
+Result train(const Run& run, const Devices& devices, const Step& step) {
   set_threads_per_device(1);
-  manual_seed(1);
-  Setting with{make_network(article, false), loss_of(article), devices};
+  manual_seed(run.seed);
+  Setting with{make_network(run.article, false), loss_of(run.article), devices};
+  with.network->to(run.dtype);
   SGD optimizer(with.network->parameters(), {.lr = 0.01, .momentum = 0.5});
   RandomSampler sampler(mnist(Split::train).size());
-  DataLoader loader(mnist(Split::train), sampler, {.batch_size = batch_size});
+  DataLoader loader(mnist(Split::train), sampler, {.batch_size = run.batch_size});
   Result result;
   DataPass pass = loader.pass(0);
-  for (const Batch& batch : pass) {
+  for (Batch batch : pass) {
+    batch.images = batch.images.to(run.dtype);
     optimizer.zero_grad();
     result.losses.push_back(step(with, batch).item<double>());
     optimizer.step();
-    if (pass.batches_done() == steps) break;
+    if (pass.batches_done() == run.steps) break;
   }
   result.parameters = with.network->named_parameters();
   result.network = with.network;
   return result;
 }
 
-const Result& reference(const std::string& article, int64_t batch_size) {
-  static std::map<std::pair<std::string, int64_t>, Result> known;
-  Result& result = known[{article, batch_size}];
-  if (result.losses.empty()) result = train(article, batch_size, cpus(1), single_device);
+const Result& reference(const Run& run) {
+  static std::map<Run, Result> known;
+  Result& result = known[run];
+  if (result.losses.empty()) result = train(run, cpus(1), single_device);
   return result;
 }
 
@@ -206,44 +218,65 @@ Comparison parameters_agree(const Result& found, const Result& expected, double 
   return result;
 }
 
-void check_same_training(const std::string& article, const Step& step) {
-  for (const int64_t batch_size : {64, 13}) {
-    for (const int count : {1, 2, 3, 4, 7}) {
-      INFO(article << ", batch " << batch_size << ", " << count << " devices");
-      const Result& expected = reference(article, batch_size);
-      const Result found = train(article, batch_size, cpus(count), step);
-      const double tolerance = count == 1 ? 0 : 1e-6;
-      const Comparison losses = losses_agree(found, expected, tolerance), parameters = parameters_agree(found, expected, tolerance);
-      INFO(losses.message);
-      INFO(parameters.message);
-      CHECK(losses.passed);
-      CHECK(parameters.passed);
-    }
+void check_same_training(const Run& run, const Step& step, const std::vector<int>& device_counts, double tolerance) {
+  for (const int count : device_counts) {
+    INFO(run.article << ", batch " << run.batch_size << ", " << count << " devices");
+    const Result found = train(run, cpus(count), step);
+    const double allowed = count == 1 ? 0 : tolerance;
+    const Comparison losses = losses_agree(found, reference(run), allowed), parameters = parameters_agree(found, reference(run), allowed);
+    INFO(losses.message);
+    INFO(parameters.message);
+    CHECK(losses.passed);
+    CHECK(parameters.passed);
   }
 }
 
+// Article B with seed 2: with seed 1 and batches of 13 two values in a pooling window are so close that another order of addition lets the
+// other one win. A step of that size (5e-6 in the loss) is no error of anybody, and in float64 it does not happen: see below.
+const Run article_a{"article_a"}, article_a_uneven{"article_a", 13}, article_b{"article_b", 64, 2}, article_b_uneven{"article_b", 13, 2};
+
 }  // namespace
 
-TEST_CASE("parity: article A by hand on 1 to 7 devices is chapter 01") { check_same_training("article_a", by_hand); }
-TEST_CASE("parity: article B by hand on 1 to 7 devices is chapter 01") { check_same_training("article_b", by_hand); }
-TEST_CASE("parity: article A in DataParallel on 1 to 7 devices is chapter 01") { check_same_training("article_a", data_parallel); }
-TEST_CASE("parity: article B in DataParallel on 1 to 7 devices is chapter 01") { check_same_training("article_b", data_parallel); }
+TEST_CASE("parity: article A by hand on 1 to 7 devices is chapter 01") {
+  check_same_training(article_a, by_hand, {1, 2, 3, 4, 7}, 1e-6);
+  check_same_training(article_a_uneven, by_hand, {1, 2, 3, 4, 7}, 1e-6);
+}
+
+TEST_CASE("parity: article B by hand on 1 to 7 devices is chapter 01") {
+  check_same_training(article_b, by_hand, {1, 2, 3, 4, 7}, 1e-6);
+  check_same_training(article_b_uneven, by_hand, {1, 2, 3, 4, 7}, 1e-6);
+}
+
+TEST_CASE("parity: article A in DataParallel on 1 to 7 devices is chapter 01") {
+  check_same_training(article_a, data_parallel, {1, 2, 3, 4, 7}, 1e-6);
+  check_same_training(article_a_uneven, data_parallel, {1, 2, 3, 4, 7}, 1e-6);
+}
+
+TEST_CASE("parity: article B in DataParallel on 1 to 7 devices is chapter 01") {
+  check_same_training(article_b, data_parallel, {1, 2, 3, 4, 7}, 1e-6);
+  check_same_training(article_b_uneven, data_parallel, {1, 2, 3, 4, 7}, 1e-6);
+}
+
+TEST_CASE("parity: article B in float64, whatever the seed, is chapter 01 to the twelfth digit") {
+  check_same_training({"article_b", 13, 1, 7, DType::float64}, data_parallel, {1, 4}, 1e-12);
+  check_same_training({"article_b", 5, 3, 7, DType::float64}, by_hand, {3}, 1e-12);
+}
 
 TEST_CASE("parity: two replicas on one device are as good as one") {
-  const Result found = train("article_a", 13, {cpus(1)[0], cpus(1)[0], cpus(2)[1]}, data_parallel);
-  const Comparison losses = losses_agree(found, reference("article_a", 13), 1e-6);
+  const Result found = train(article_a_uneven, {cpus(1)[0], cpus(1)[0], cpus(2)[1]}, data_parallel);
+  const Comparison losses = losses_agree(found, reference(article_a_uneven), 1e-6);
   INFO(losses.message);
   CHECK(losses.passed);
 }
 
 TEST_CASE("parity: runs on several devices repeat bit for bit") {
-  const Result once = train("article_a", 13, cpus(4), data_parallel), again = train("article_a", 13, cpus(4), by_hand);
+  const Result once = train(article_a_uneven, cpus(4), data_parallel), again = train(article_a_uneven, cpus(4), by_hand);
   CHECK(losses_agree(once, again, 0).passed);
   CHECK(parameters_agree(once, again, 0).passed);
 }
 
 TEST_CASE("parity: a NaN fails, a reference of zeros is refused") {
-  const Result& good = reference("article_a", 13);
+  const Result& good = reference(article_a_uneven);
   Result broken = good;
   broken.losses[3] = std::numeric_limits<double>::quiet_NaN();
   CHECK_FALSE(losses_agree(broken, good, 1e-6).passed);
@@ -292,9 +325,9 @@ TEST_CASE("parity: each of the usual mistakes is noticed") {
                                                            {"mean of means", mean_of_means}};
   const CaughtWarnings warnings;  // mean_of_means gathers scalars
   for (const auto& [name, step] : mistakes) {
-    const Result wrong = train("article_a", 13, cpus(4), step);  // chunks of 4, 4, 4 and 1
-    const Comparison losses = losses_agree(wrong, reference("article_a", 13), 1e-6);
-    const Comparison parameters = parameters_agree(wrong, reference("article_a", 13), 1e-6);
+    const Result wrong = train(article_a_uneven, cpus(4), step);  // chunks of 4, 4, 4 and 1
+    const Comparison losses = losses_agree(wrong, reference(article_a_uneven), 1e-6);
+    const Comparison parameters = parameters_agree(wrong, reference(article_a_uneven), 1e-6);
     INFO(name << ": " << losses.message << "; " << parameters.message);
     CHECK_FALSE(losses.passed);
     CHECK_FALSE(parameters.passed);
@@ -304,7 +337,7 @@ TEST_CASE("parity: each of the usual mistakes is noticed") {
 
 TEST_CASE("parity: replicas without a way back leave the accuracy at chance") {
   const auto accuracy = [](const Step& step) {
-    const Result result = train("article_a", 64, cpus(3), step, 60);
+    const Result result = train({"article_a", 64, 1, 60}, cpus(3), step);
     const NoGrad no_grad;
     SequentialSampler sampler(1000);
     DataLoader loader(mnist(Split::test), sampler, {.batch_size = 500});
@@ -330,14 +363,12 @@ TEST_CASE("parity: the bytes a profile counts are the formula's") {
     for (const auto& [batch_size, count] : std::vector<std::pair<int64_t, int>>{{64, 2}, {64, 7}, {13, 4}, {3, 4}, {64, 1}}) {
       for (const Step& step : {Step(by_hand), Step(data_parallel)}) {
         Profile profile;
-        const Result result = train(article, batch_size, cpus(count),
-                                    [&](const Setting& with, const Batch& batch) {
-                                      recorder().start();
-                                      const Tensor loss = step(with, batch);
-                                      profile = recorder().take();
-                                      return loss;
-                                    },
-                                    1);
+        const Result result = train({article, batch_size, 1, 1}, cpus(count), [&](const Setting& with, const Batch& batch) {
+          recorder().start();
+          const Tensor loss = step(with, batch);
+          profile = recorder().take();
+          return loss;
+        });
         INFO(article << ", batch " << batch_size << ", " << count << " devices");
         const std::vector<int64_t> chunks = chunk_sizes(batch_size, static_cast<size_t>(count));
         const int64_t copies = static_cast<int64_t>(chunks.size()) - 1, elsewhere = batch_size - chunks[0];
