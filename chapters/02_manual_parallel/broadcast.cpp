@@ -1,5 +1,6 @@
 #include "chapters/02_manual_parallel/broadcast.h"
 
+#include "chapters/02_manual_parallel/check_copy.h"
 #include "common/autograd/node.h"
 #include "common/core/recorder.h"
 
@@ -96,6 +97,7 @@ std::vector<std::vector<Tensor>> broadcast_coalesced(const std::vector<Tensor>& 
     copies[0][i] = tensors[i].detach();
   }
   if (devices.size() > 1) {
+    for (Device device : devices) check_copy_once(devices[0], device);
     for (const Bucket& bucket : buckets_of(tensors, buffer_bytes)) {
       const Tensor flat = flatten(tensors, tensors, bucket, devices[0]);
       for (size_t d = 1; d < devices.size(); ++d) {

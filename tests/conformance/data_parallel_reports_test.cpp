@@ -1,10 +1,11 @@
-// What users of data parallelism reported as broken, lost or hanging, as tests: field reports D1 to D18 (docs/troubleshooting.md). Those that
+// What users of data parallelism reported as broken, lost or hanging, as tests: D1 to D18. Those that
 // are numbered cases of PyTorch's semantics too are in data_parallel_test.cpp (D4, D5, D7, D12) and in the parity tests (D1, D5, D6).
 #include <filesystem>
 #include <future>
 #include <mutex>
 #include <set>
 
+#include "chapters/02_manual_parallel/check_copy.h"
 #include "chapters/02_manual_parallel/parallel_apply.h"
 #include "chapters/02_manual_parallel/scatter.h"
 #include "chapters/03_data_parallel/data_parallel.h"
@@ -183,6 +184,14 @@ TEST_CASE("data parallel: a replica that is itself parallel, and a backward insi
   DataParallel model(network, cpus(2));
   const Tensor x = random_tensor({5, 3}, 1, DType::float32);
   check_agrees(compare(model(x), network->linear(x), 1e-6));
+}
+
+TEST_CASE("data parallel, D14: a copy between devices that arrives damaged is noticed, with both names") {
+  const auto devices = cpus(3);
+  CHECK_NOTHROW(check_copy(devices[1], devices[2]));
+  const auto flip_last = [](Tensor& copy) { copy.data<uint8_t>()[copy.numel() - 1] ^= 1; };
+  CHECK_THROWS_AS(check_copy(devices[1], devices[2], flip_last), DeviceError);
+  CHECK_THROWS_WITH(check_copy(devices[1], devices[2], flip_last), ContainsSubstring("from cpu:1 to cpu:2 arrived damaged"));
 }
 
 TEST_CASE("data parallel, D15: devices draw from their own generators: equal seeds, equal masks at first") {
