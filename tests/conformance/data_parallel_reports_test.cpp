@@ -1,5 +1,5 @@
-// What users of data parallelism reported as broken, lost or hanging, as tests: D1 to D18. Those that
-// are numbered cases of PyTorch's semantics too are in data_parallel_test.cpp (D4, D5, D7, D12) and in the parity tests (D1, D5, D6).
+// What users of data parallelism reported as broken, lost or hanging, as tests, numbered D1 to D18. Those that are numbered
+// cases of PyTorch's semantics too are in data_parallel_test.cpp (D4, D5, D7, D12) and in the parity tests (D1, D5, D6).
 #include <filesystem>
 #include <future>
 #include <mutex>
