@@ -83,7 +83,7 @@ class Kernels {
   virtual void axpy(double alpha, const Tensor& x, Tensor& y) = 0;
   /// y = max(x, 0); NaN stays NaN. `y` may be `x`.
   virtual void relu_forward(const Tensor& x, Tensor& y) = 0;
-  /// dx = dy where y > 0, else 0.
+  /// dx = dy where y > 0, else 0. `dx` may be `dy`.
   virtual void relu_backward(const Tensor& dy, const Tensor& y, Tensor& dx) = 0;
   /// out = sum of all elements, a scalar. Deterministic order.
   virtual void sum(const Tensor& in, Tensor& out) = 0;

@@ -15,6 +15,7 @@
 #include "common/kernels/cpu/block_cache.h"
 #include "common/kernels/cpu/convolution.h"
 #include "common/kernels/cpu/onednn.h"
+#include "common/kernels/cpu/parallel.h"
 
 namespace miniddp::fast_conv {
 
@@ -31,7 +32,30 @@ struct Operand {
   bool output;
   memory::desc plain, inner;
   std::optional<dnnl::reorder> reorder;  // into or out of `inner`, where that is not `plain`
+  int64_t blocks = 0;                    // an output that unblock() reorders: its blocks of channels
 };
+
+constexpr int64_t block = 16;
+
+/// (blocks, H * W, 16) -> (blocks * 16, H * W): oneDNN's favourite layout back to NCHW, twice as fast as its own reorder.
+void unblock(const float* blocked, int64_t blocks, int64_t size, float* plain) {
+  constexpr int64_t tile = 16;
+  parallel_for(blocks, block * size, [=](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const float* from = blocked + b * block * size;
+      float* to = plain + b * block * size;
+      for (int64_t start = 0; start < size; start += tile) {
+        const int64_t n = std::min(tile, size - start);
+        const auto transpose = [&](int64_t columns) {
+          for (int64_t c = 0; c < block; ++c) {
+            for (int64_t i = 0; i < columns; ++i) to[c * size + start + i] = from[(start + i) * block + c];
+          }
+        };
+        n == tile ? transpose(tile) : transpose(n);  // a constant length vectorises
+      }
+    }
+  });
+}
 
 memory::desc plain_desc(memory::dims dims, Tag tag) { return {std::move(dims), memory::data_type::f32, tag}; }
 memory::desc any_desc(memory::dims dims) { return {std::move(dims), memory::data_type::f32, Tag::any}; }
@@ -56,11 +80,10 @@ class Plan {
     const bool backward_input = pass == Pass::backward_input, backward_weight = pass == Pass::backward_weight;
     const int src = backward_input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
     const int weights = backward_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
-    add_operand(src, backward_input, plain_desc(x, Tag::nchw));
-    add_operand(weights, backward_weight, plain_desc(w, Tag::oihw));
-    if (bias) add_operand(backward_weight ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, backward_weight, plain_desc(b, Tag::x));
-    add_operand(pass == Pass::forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, pass == Pass::forward,
-                plain_desc(y, Tag::nchw));
+    add_operand(src, backward_input, x, Tag::nchw);
+    add_operand(weights, backward_weight, w, Tag::oihw);
+    if (bias) add_operand(backward_weight ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, backward_weight, b, Tag::x);
+    add_operand(pass == Pass::forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, pass == Pass::forward, y, Tag::nchw);
     scratch_bytes_ += scratchpad_.get_size();
   }
 
@@ -87,8 +110,15 @@ class Plan {
     for (size_t i = 0; i < operands_.size(); ++i) {
       const Operand& operand = operands_[i];
       if (!operand.reorder || !operand.output) continue;
+      memory& inner = args.at(operand.arg);
+      if (operand.blocks > 0) {
+        const auto values = static_cast<int64_t>(operand.inner.get_size() / sizeof(float));
+        unblock(static_cast<const float*>(inner.get_data_handle()), operand.blocks, values / (operand.blocks * block),
+                plain[i]);
+        continue;
+      }
       memory user(operand.plain, onednn::engine(), plain[i]);
-      operand.reorder->execute(stream, args.at(operand.arg), user);
+      operand.reorder->execute(stream, inner, user);
     }
     stream.wait();
   }
@@ -117,13 +147,16 @@ class Plan {
     return true;
   }
 
-  void add_operand(int arg, bool output, const memory::desc& plain) {
+  void add_operand(int arg, bool output, const memory::dims& dims, Tag tag) {
+    const memory::desc plain = plain_desc(dims, tag);
     Operand operand{arg, output, plain, desc_.query_md(dnnl::query::exec_arg_md, arg), {}};
     if (operand.inner != plain) {
       const auto& from = output ? operand.inner : plain;
       const auto& to = output ? plain : operand.inner;
       operand.reorder.emplace(dnnl::reorder::primitive_desc(onednn::engine(), from, onednn::engine(), to));
       scratch_bytes_ += round_up(operand.inner.get_size());
+      const bool images = tag == Tag::nchw && dims[1] % block == 0 && operand.inner == plain_desc(dims, Tag::nChw16c);
+      if (output && images) operand.blocks = dims[0] * dims[1] / block;
     }
     operands_.push_back(std::move(operand));
   }
