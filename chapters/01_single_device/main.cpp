@@ -1,6 +1,7 @@
 // Chapter 01: the CNN on one device.
 #include <CLI/CLI.hpp>
 
+#include "chapters/01_single_device/graphed_step.h"
 #include "chapters/01_single_device/networks.h"
 #include "chapters/01_single_device/predict.h"
 #include "common/optim/sgd.h"
@@ -18,6 +19,8 @@ static int train(int argc, char** argv) {
   CLI::App app("Chapter 01: trains a small CNN on MNIST, on one device");
   add_training_options(app, options);
   add_predict_options(app, predict);
+  bool graph = false;
+  app.add_flag("--graph", graph, "Launch the whole training step as one CUDA graph; needs --device cuda");
   parse_command_line(app, options, argc, argv);
 
   const std::vector<Device> devices = choose_devices(options);
@@ -40,14 +43,16 @@ static int train(int argc, char** argv) {
   }
 
   // 3. Training. A step is forward, loss, backward, step; train_epochs calls it for every batch, logs, evaluates and saves.
-  train_epochs(options, devices, data, *model, optimizer, loss_function, [&](const Batch& batch) {
+  TrainStep step = [&](const Batch& batch) {
     optimizer.zero_grad();
     const Tensor output = (*model)(batch.images.to(device));  // (B, 10)
     const Tensor loss = loss_function(output, batch.labels.to(device), Reduction::mean);
     loss.backward();
     optimizer.step();
     return loss;
-  });
+  };
+  if (graph) step = GraphedStep(step, device);
+  train_epochs(options, devices, data, *model, optimizer, loss_function, step);
 
   // 4. What the network says about pictures.
   run_predictions(predict, *model, data.test_set(), device);

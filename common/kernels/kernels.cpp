@@ -25,6 +25,8 @@ Kernels& kernels(DeviceType type) {
   check<DeviceError>(cuda != nullptr,
                      "expected a build with the CUDA backend, found one without; use --device cpu, or configure with "
                      "the preset `cuda` (it needs the CUDA Toolkit)");
+  // Without this, the message would be about the number of the device.
+  check<DeviceError>(cuda->device_count() > 0, "expected a GPU, found none{}; use --device cpu", cuda->description());
   return *cuda;
 }
 
@@ -38,6 +40,17 @@ bool has_gpu() {
   Kernels* cuda = cuda_kernels();
   return cuda != nullptr && cuda->is_gpu() && cuda->device_count() > 0;
 }
+
+std::unique_ptr<CapturedWork> Kernels::capture(int /*device*/, const std::function<void()>& /*work*/) {
+  throw DeviceError("expected a GPU to capture work on, found a CPU; leave out --graph, or use --device cuda");
+}
+
+namespace {
+std::atomic<bool> allow_tf32 = false;
+}
+
+void set_tf32(bool allowed) { allow_tf32 = allowed; }
+bool tf32() { return allow_tf32; }
 
 void set_threads_per_device(int threads) {
   check(threads >= 1, "expected at least 1 thread for each device, found {}", threads);

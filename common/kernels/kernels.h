@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -46,6 +48,15 @@ struct SgdParams {
 
 enum class Reduction { mean, sum };
 
+/// Work on a device that was recorded once and can be enqueued again and again with one call (a CUDA graph).
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  /// Enqueues all of it. It reads and writes the memory that it was captured with. Random masks are drawn anew, from the device's
+  /// default generator.
+  virtual void launch() = 0;
+};
+
 /// The kernels and the memory of one type of device.
 class Kernels {
  public:
@@ -65,6 +76,10 @@ class Kernels {
   virtual void deallocate(void* data, size_t nbytes, int device) = 0;
   /// Waits until everything enqueued on the device is done. CPU: nothing to wait for.
   virtual void synchronize(int device) = 0;
+  /// Calls `work`, which must enqueue on this device alone and from this thread alone, and records what it enqueues instead of running
+  /// it. Tensors that it made and that still exist afterwards hold the results of the last launch. What it computes from numbers of the
+  /// host (a learning rate, say) keeps the numbers of now. Throws DeviceError where `work` waits for the device, and on CPUs.
+  virtual std::unique_ptr<CapturedWork> capture(int device, const std::function<void()>& work);
   /// `rows` rows of `width` bytes each; a row starts `pitch` bytes after the one before. One of the two devices is of this type, the
   /// other may be the CPU. Ordered after the work enqueued before it on both devices; the host may reuse `src` at once.
   virtual void copy_rows(void* dst, Device dst_device, size_t dst_pitch, const void* src, Device src_device, size_t src_pitch,
@@ -153,6 +168,11 @@ int device_count(DeviceType type);
 
 /// True if a real GPU is there (the emulator's virtual ones do not count).
 bool has_gpu();
+
+/// Whether large matrix products on GPUs may round their factors to TF32: much faster on tensor cores, but only 10 bits of mantissa, so
+/// losses differ from the fourth digit on. Off by default; without effect on CPUs.
+void set_tf32(bool allowed);
+bool tf32();
 
 /// CPU threads that each virtual device, and the calling thread, may use for one kernel. Default: all cores.
 void set_threads_per_device(int threads);

@@ -43,6 +43,7 @@ void add_training_options(CLI::App& app, TrainingOptions& options) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
   app.add_option("--devices", options.devices, "How many devices (4), or which (cpu:0,cpu:1)");
+  app.add_flag("--tf32", options.tf32, "GPUs may round the factors of large products to TF32: faster, but losses differ from digit 4 on");
   app.add_option("--threads", options.threads, "CPU threads of this process, shared by its devices [all cores]")
       ->check(CLI::Range(1, 1024));
   app.add_option("--data", options.data, "Directory with MNIST's four IDX files, or other files of that form [datasets/mnist]");
@@ -141,6 +142,8 @@ void prepare_devices(const TrainingOptions& options, const std::vector<Device>& 
   const std::set<Device> distinct(devices.begin(), devices.end());
   const int share = std::max(1, options.threads / static_cast<int>(distinct.size()));
   set_threads_per_device(share);
+  check<UsageError>(!options.tf32 || devices[0].type == DeviceType::cuda, "--tf32 is a way GPUs compute; it needs --device cuda");
+  set_tf32(options.tf32);
   if (options.quiet) return;
   std::string names;
   for (Device device : devices) names += (names.empty() ? "" : ", ") + device.str();

@@ -25,6 +25,7 @@ struct TrainingOptions {
   uint64_t seed = 1;
   int log_interval = 0;  // batches between two log lines; 0: the article's own number
   std::string device = "auto";
+  bool tf32 = false;           // GPUs may round the factors of large products
   std::string devices;         // "4" or "cpu:0,cpu:1"; empty: the program's own number
   int threads = 0;             // of the whole process, shared by its devices; 0: all cores
   std::filesystem::path data;  // empty: the repository's MNIST

@@ -4,6 +4,7 @@
 
 #include "common/kernels/cuda/block_sum.h"
 #include "common/kernels/cuda/launch.h"
+#include "common/kernels/cuda/planes.h"
 
 namespace miniddp::cuda {
 
@@ -51,7 +52,7 @@ __global__ void invert(int64_t channels, const T* var, double eps, T* invstd) {
 
 template <class T>
 __global__ void forward(NormShape s, const T* x, const T* mean, const T* invstd, const T* w, const T* b, T* y) {
-  for (int64_t plane = blockIdx.x; plane < s.batch * s.channels; plane += gridDim.x) {
+  for (int64_t plane = first_plane(); plane < s.batch * s.channels; plane += plane_step()) {
     const int64_t c = plane % s.channels;
     const T centre = mean[c], slope = invstd[c] * w[c], bias = b[c];
     for (int64_t i = plane * s.size + threadIdx.x; i < (plane + 1) * s.size; i += blockDim.x) y[i] = (x[i] - centre) * slope + bias;
@@ -81,7 +82,7 @@ __global__ void backward_reduce(NormShape s, const T* dy, const T* x, const T* m
 template <class T>
 __global__ void backward_input(NormShape s, const T* dy, const T* x, const T* mean, const T* invstd, const T* w, const T* sum_dy,
                                const T* sum_dy_xmu, T share, T* dx) {
-  for (int64_t plane = blockIdx.x; plane < s.batch * s.channels; plane += gridDim.x) {
+  for (int64_t plane = first_plane(); plane < s.batch * s.channels; plane += plane_step()) {
     const int64_t c = plane % s.channels;
     const T centre = mean[c], slope = invstd[c] * invstd[c] * sum_dy_xmu[c] * share, average = sum_dy[c] * share;
     const T factor = invstd[c] * w[c];
@@ -104,7 +105,8 @@ void inverse_std(cudaStream_t stream, int64_t channels, const T* var, double eps
 
 template <class T>
 void batch_norm_forward(cudaStream_t stream, NormShape shape, const T* x, const T* mean, const T* invstd, const T* w, const T* b, T* y) {
-  launch(forward<T>, blocks_for(shape.batch * shape.channels, 1), threads, 0, stream, shape, x, mean, invstd, w, b, y);
+  const dim3 block = plane_block(shape.size);
+  launch(forward<T>, plane_grid(shape.batch * shape.channels, block), block, 0, stream, shape, x, mean, invstd, w, b, y);
 }
 
 template <class T>
@@ -115,7 +117,8 @@ void batch_norm_backward_reduce(cudaStream_t stream, NormShape shape, const T* d
 template <class T>
 void batch_norm_backward_input(cudaStream_t stream, NormShape shape, const T* dy, const T* x, const T* mean, const T* invstd,
                                const T* w, const T* sum_dy, const T* sum_dy_xmu, double count, T* dx) {
-  launch(backward_input<T>, blocks_for(shape.batch * shape.channels, 1), threads, 0, stream, shape, dy, x, mean, invstd, w, sum_dy,
+  const dim3 block = plane_block(shape.size);
+  launch(backward_input<T>, plane_grid(shape.batch * shape.channels, block), block, 0, stream, shape, dy, x, mean, invstd, w, sum_dy,
          sum_dy_xmu, static_cast<T>(1 / count), dx);
 }
 

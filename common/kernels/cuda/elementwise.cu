@@ -1,6 +1,7 @@
 #include "common/kernels/cuda/elementwise.h"
 
 #include "common/kernels/cuda/launch.h"
+#include "common/kernels/cuda/planes.h"
 
 namespace miniddp::cuda {
 
@@ -26,10 +27,9 @@ __global__ void map_two(int64_t n, F f, const T* a, const T* b, T* out) {
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) out[i] = f(a[i], b[i]);
 }
 
-// One block a plane at a time, so that the mask's element is found without a division for each element.
 template <class T>
 __global__ void scale_each_plane(int64_t planes, int64_t size, const T* x, const T* mask, T* y) {
-  for (int64_t plane = blockIdx.x; plane < planes; plane += gridDim.x) {
+  for (int64_t plane = first_plane(); plane < planes; plane += plane_step()) {
     const T factor = mask[plane];
     for (int64_t i = threadIdx.x; i < size; i += blockDim.x) y[plane * size + i] = x[plane * size + i] * factor;
   }
@@ -116,9 +116,9 @@ void relu_backward(cudaStream_t stream, int64_t n, const T* dy, const T* y, T* d
 
 template <class T>
 void scale_planes(cudaStream_t stream, int64_t planes, int64_t size, const T* x, const T* mask, T* y) {
-  if (size == 1) return mul(stream, planes, x, mask, y);
   if (size == 0) return;
-  launch(scale_each_plane<T>, blocks_for(planes, 1), 128, 0, stream, planes, size, x, mask, y);
+  const dim3 block = plane_block(size);
+  launch(scale_each_plane<T>, plane_grid(planes, block), block, 0, stream, planes, size, x, mask, y);
 }
 
 template void fill(cudaStream_t, int64_t, float, float*);

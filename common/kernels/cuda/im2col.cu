@@ -2,6 +2,7 @@
 // costs in memory traffic, cuBLAS wins back where there are many channels.
 #include "common/kernels/cuda/conv2d.h"
 #include "common/kernels/cuda/launch.h"
+#include "common/kernels/cuda/planes.h"
 
 namespace miniddp::cuda {
 
@@ -45,7 +46,7 @@ __global__ void collect_patches(int count, ConvShape s, const T* columns, T* dx)
 
 template <class T>
 __global__ void add_bias(int64_t planes, int64_t channels, int64_t size, const T* b, T* y) {
-  for (int64_t plane = blockIdx.x; plane < planes; plane += gridDim.x) {
+  for (int64_t plane = first_plane(); plane < planes; plane += plane_step()) {
     const T bias = b[plane % channels];
     for (int64_t i = threadIdx.x; i < size; i += blockDim.x) y[plane * size + i] += bias;
   }
@@ -73,7 +74,8 @@ void col2im(cudaStream_t stream, const ConvShape& shape, const T* columns, T* dx
 
 template <class T>
 void add_channel_bias(cudaStream_t stream, int64_t batch, int64_t channels, int64_t size, const T* b, T* y) {
-  launch(add_bias<T>, blocks_for(batch * channels, 1), threads, 0, stream, batch * channels, channels, size, b, y);
+  const dim3 block = plane_block(size);
+  launch(add_bias<T>, plane_grid(batch * channels, block), block, 0, stream, batch * channels, channels, size, b, y);
 }
 
 #define INSTANTIATE(T)                                                                  \

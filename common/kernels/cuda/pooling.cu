@@ -1,18 +1,17 @@
 #include "common/kernels/cuda/pooling.h"
 
 #include "common/kernels/cuda/launch.h"
+#include "common/kernels/cuda/planes.h"
 
 namespace miniddp::cuda {
 
 namespace {
 
-constexpr unsigned threads = 128;
-
-// A block takes plane after plane, so within a plane small numbers do.
+// Planes are walked as planes.h says, so within a plane small numbers do.
 template <class T>
 __global__ void pool(PoolShape s, const T* x, T* y, uint8_t* winner) {
   const int outputs = s.oh * s.ow;
-  for (int64_t plane = blockIdx.x; plane < s.planes; plane += gridDim.x) {
+  for (int64_t plane = first_plane(); plane < s.planes; plane += plane_step()) {
     const T* image = x + plane * s.h * s.w;
     for (int i = static_cast<int>(threadIdx.x); i < outputs; i += static_cast<int>(blockDim.x)) {
       const T* window = image + (i / s.ow * s.stride) * s.w + i % s.ow * s.stride;
@@ -38,7 +37,7 @@ __global__ void pool(PoolShape s, const T* x, T* y, uint8_t* winner) {
 template <class T>
 __global__ void unpool(PoolShape s, const T* dy, const uint8_t* winner, T* dx) {
   const int inputs = s.h * s.w, outputs = s.oh * s.ow;
-  for (int64_t plane = blockIdx.x; plane < s.planes; plane += gridDim.x) {
+  for (int64_t plane = first_plane(); plane < s.planes; plane += plane_step()) {
     for (int i = static_cast<int>(threadIdx.x); i < inputs; i += static_cast<int>(blockDim.x)) {
       const int row = i / s.w, column = i % s.w;
       const int first_oh = row < s.kernel ? 0 : (row - s.kernel) / s.stride + 1, last_oh = min(row / s.stride, s.oh - 1);
@@ -60,12 +59,14 @@ __global__ void unpool(PoolShape s, const T* dy, const uint8_t* winner, T* dx) {
 
 template <class T>
 void max_pool2d_forward(cudaStream_t stream, const PoolShape& shape, const T* x, T* y, uint8_t* winner) {
-  launch(pool<T>, blocks_for(shape.planes, 1), threads, 0, stream, shape, x, y, winner);
+  const dim3 block = plane_block(shape.oh * shape.ow);
+  launch(pool<T>, plane_grid(shape.planes, block), block, 0, stream, shape, x, y, winner);
 }
 
 template <class T>
 void max_pool2d_backward(cudaStream_t stream, const PoolShape& shape, const T* dy, const uint8_t* winner, T* dx) {
-  launch(unpool<T>, blocks_for(shape.planes, 1), threads, 0, stream, shape, dy, winner, dx);
+  const dim3 block = plane_block(shape.h * shape.w);
+  launch(unpool<T>, plane_grid(shape.planes, block), block, 0, stream, shape, dy, winner, dx);
 }
 
 #define INSTANTIATE(T)                                                                                \

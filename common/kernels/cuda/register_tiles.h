@@ -52,29 +52,41 @@ struct TileLoads {
   }
 };
 
+/// The tiles of both operands. One column more than needed: with a power of two, stores along k would all meet in one bank.
+template <class T, class Tiles>
+struct SharedTiles {
+  T a[Tiles::BK][Tiles::BM + 1];
+  T b[Tiles::BK][Tiles::BN + 1];
+};
+
+/// A function of its own, so that all products with these tiles share one.
+template <class T, class Tiles>
+__device__ SharedTiles<T, Tiles>& shared_tiles() {
+  __shared__ SharedTiles<T, Tiles> tiles;
+  return tiles;
+}
+
 /// Sums over k in [k_begin, k_end) for the tile that starts at (row, column).
 template <class T, class Tiles, class LoadA, class LoadB, class Store>
 __device__ void multiply_tile(int row, int column, int k_begin, int k_end, const LoadA& a, const LoadB& b, const Store& store) {
   constexpr int BM = Tiles::BM, BN = Tiles::BN, TM = Tiles::TM, TN = Tiles::TN, BK = Tiles::BK;
-  // One column more than needed: with a power of two, stores along k would all meet in one bank.
-  __shared__ T a_tile[BK][BM + 1];
-  __shared__ T b_tile[BK][BN + 1];
+  SharedTiles<T, Tiles>& tiles = shared_tiles<T, Tiles>();
   const TileLoads<T, BM, Tiles, LoadA> a_loads(a, row);
   const TileLoads<T, BN, Tiles, LoadB> b_loads(b, column);
   // A thread's rows and columns are not neighbours but BM/TM and BN/TN apart: then a warp reads neighbours.
   const int my_row = static_cast<int>(threadIdx.x) / (BN / TN), my_column = static_cast<int>(threadIdx.x) % (BN / TN);
   T sums[TM][TN] = {};
   for (int k = k_begin; k < k_end; k += BK) {
-    a_loads.run(a, k, k_end, a_tile);
-    b_loads.run(b, k, k_end, b_tile);
+    a_loads.run(a, k, k_end, tiles.a);
+    b_loads.run(b, k, k_end, tiles.b);
     __syncthreads();
 #pragma unroll
     for (int step = 0; step < BK; ++step) {
       T a_part[TM], b_part[TN];
 #pragma unroll
-      for (int i = 0; i < TM; ++i) a_part[i] = a_tile[step][my_row + i * (BM / TM)];
+      for (int i = 0; i < TM; ++i) a_part[i] = tiles.a[step][my_row + i * (BM / TM)];
 #pragma unroll
-      for (int j = 0; j < TN; ++j) b_part[j] = b_tile[step][my_column + j * (BN / TN)];
+      for (int j = 0; j < TN; ++j) b_part[j] = tiles.b[step][my_column + j * (BN / TN)];
 #pragma unroll
       for (int i = 0; i < TM; ++i) {
 #pragma unroll
