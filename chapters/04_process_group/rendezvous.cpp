@@ -1,5 +1,6 @@
 #include "chapters/04_process_group/rendezvous.h"
 
+#include <atomic>
 #include <sys/socket.h>
 
 #include <charconv>
@@ -215,7 +216,9 @@ std::shared_ptr<TcpStore> rendezvous(const RankInfo& info, Milliseconds timeout)
   options.listening_fd = info.store_fd;
   options.world_size = info.world_size;
   options.timeout = timeout;
-  options.run_id = info.run_id;
+  // A second group in the same processes must not meet the first one's store, which may still be closing.
+  static std::atomic<int> groups_before = 0;
+  options.run_id = fmt::format("{}/{}", info.run_id, groups_before.load());
   if (info.rank < 0 || info.rank >= info.world_size) refuse_rank(info, options);
   auto store = std::make_shared<TcpStore>(options);
   try {
@@ -226,6 +229,7 @@ std::shared_ptr<TcpStore> rendezvous(const RankInfo& info, Milliseconds timeout)
     store->set_linger(Milliseconds(500));
     throw;
   }
+  ++groups_before;
   return store;
 }
 

@@ -42,7 +42,7 @@ void TrainingLog::step(int epoch, int64_t batch, int64_t batch_samples, const Te
   recorder().step_done();
   ++steps_;
   samples_seen_ += batch_samples * processes_;
-  if (rank_ == 0 && !options_.loss_csv.empty()) csv_ += fmt::format("{},{:.9g}\n", steps_ - 1, loss.item<double>());
+  if (rank_ == 0 && !options_.loss_csv.empty()) csv_ += fmt::format("{},{:.9g}\n", steps_, loss.item<double>());
   if (speaks_ && batch % options_.log_interval == 0) {
     clear_bar();
     fmt::print("{}\n", train_line(epoch, batch, batches_, batch * options_.batch_size * processes_, samples_, loss.item<double>()));

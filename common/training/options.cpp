@@ -55,7 +55,7 @@ void add_training_options(CLI::App& app, TrainingOptions& options) {
       ->capture_default_str();
   app.add_flag("--no-set-epoch", options.no_set_epoch,
                "Keep epoch 0's order in every epoch (article A's mistake); needs --sampler distributed");
-  app.add_option("--loss-csv", options.loss_csv, "Write step,loss for every step (counted from 0) to this file");
+  app.add_option("--loss-csv", options.loss_csv, "Write step,loss for every step (counted from 1) to this file");
   app.add_flag("--profile", options.profile, "Print at the end where time, bytes and memory went, for each device");
   app.add_option("--trace", options.trace, "Write a Chrome trace (opens in Perfetto) to this file");
   app.add_option("--save", options.save, "Write a checkpoint (safetensors) to this file after every epoch and at the end");

@@ -54,11 +54,11 @@ TEST_CASE("C2: more planes than a grid has blocks in y or z") {
   NEEDS_GPUS(1);
   const int64_t batch = rounds < 10 ? 3 : 2049, channels = 32;  // 65,568 planes
   const Tensor x = random_floats({batch, 1, 4, 3}, 1), w = random_floats({channels, 1, 2, 2}, 2);
-  const auto layer = [](const Inputs& in) { return F::max_pool2d(F::conv2d(in[0], in[1]), 2, 1); };
+  const auto layer = [](const Tensors& in) { return F::max_pool2d(F::conv2d(in[0], in[1]), 2, 1); };
   check_operator("convolution and pooling", {x, w}, layer);
   const Tensor rows = random_floats({rounds < 10 ? 70 : 65539, 2}, 3);
-  check_operator("log_softmax", {rows}, [](const Inputs& in) { return F::log_softmax(in[0]); });
-  check_operator("linear", {rows, random_floats({3, 2}, 4)}, [](const Inputs& in) { return F::linear(in[0], in[1]); });
+  check_operator("log_softmax", {rows}, [](const Tensors& in) { return F::log_softmax(in[0]); });
+  check_operator("linear", {rows, random_floats({3, 2}, 4)}, [](const Tensors& in) { return F::linear(in[0], in[1]); });
 }
 
 TEST_CASE("C4: a launch that CUDA refuses is an error that names it, and the next one works") {

@@ -98,7 +98,7 @@ TEST_CASE("kernels: a dropout mask keeps its share, depends on seed and call onl
   for (int round = 0; round < rounds; ++round) {
     const int64_t batch = size(1, 7), channels = size(1, 5);
     const Tensor mask = random_floats({batch, channels}, size.seed());
-    check_operator("scale_planes", {random_floats({batch, channels, size(1, 9), size(1, 30)}, size.seed())}, [&](const Inputs& in) {
+    check_operator("scale_planes", {random_floats({batch, channels, size(1, 9), size(1, 30)}, size.seed())}, [&](const Tensors& in) {
       Tensor y = Tensor::empty_like(in[0]);
       const Tensor factors = mask.to(in[0].dtype()).to(in[0].device());
       kernels(in[0].device().type).scale_planes(in[0].detach(), factors, y);

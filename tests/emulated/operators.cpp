@@ -17,8 +17,8 @@ struct Results {
   std::vector<Tensor> gradients;  // of the float inputs
 };
 
-Results run(const Inputs& inputs, const Tensor& seed, const Operator& op, DType dtype, Device device) {
-  Inputs leaves;
+Results run(const Tensors& inputs, const Tensor& seed, const Operator& op, DType dtype, Device device) {
+  Tensors leaves;
   for (const Tensor& input : inputs) {
     if (!input.defined()) {
       leaves.emplace_back();
@@ -72,10 +72,10 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return std::memcmp(left.raw_data(), right.raw_data(), left.nbytes()) == 0;
 }
 
-void check_operator(const std::string& what, const Inputs& inputs, const Operator& op, double forward, double backward) {
+void check_operator(const std::string& what, const Tensors& inputs, const Operator& op, double forward, double backward) {
   // The gradient of the output: of the shape that the operator has on the CPU.
   Tensor seed;
-  const Results probe = run(inputs, {}, [&](const Inputs& in) { return op(in).detach(); }, DType::float64, {});
+  const Results probe = run(inputs, {}, [&](const Tensors& in) { return op(in).detach(); }, DType::float64, {});
   if (probe.output.numel() != 1 || probe.output.dim() > 0) seed = random_floats(probe.output.shape(), 4711);
   const Results expected = run(inputs, seed, op, DType::float64, {});
   for (const DType dtype : {DType::float32, DType::float64}) {

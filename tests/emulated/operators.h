@@ -15,8 +15,8 @@ namespace miniddp::testing {
 /// Random shapes of each test. Few under the thread sanitizer, where the emulator is a hundred times slower.
 inline constexpr int rounds = MINIDDP_TEST_ROUNDS;
 
-using Inputs = std::vector<Tensor>;
-using Operator = std::function<Tensor(const Inputs&)>;
+using Tensors = std::vector<Tensor>;
+using Operator = std::function<Tensor(const Tensors&)>;
 
 /// A random size in [low, high].
 class Sizes {
@@ -41,8 +41,8 @@ Tensor random_targets(int64_t rows, int64_t classes, unsigned seed);
 
 /// Runs `op` on cuda:0 in float32 and in float64, and on the CPU in float64 from the same numbers; outputs and the gradients of all
 /// float inputs (from one random gradient of the output) must agree: float32 to `forward` and `backward` times the largest value, float64
-/// to 1e-11. Inputs of other types are passed on as they are. Failures are reported with `what`.
-void check_operator(const std::string& what, const Inputs& inputs, const Operator& op, double forward = 1e-6, double backward = 1e-5);
+/// to 1e-11. Tensors of other types are passed on as they are. Failures are reported with `what`.
+void check_operator(const std::string& what, const Tensors& inputs, const Operator& op, double forward = 1e-6, double backward = 1e-5);
 
 /// A tensor's equality with what the CPU backend found, to tolerance * largest value.
 void check_close(const std::string& what, const Tensor& found, const Tensor& expected, double tolerance);

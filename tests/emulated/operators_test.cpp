@@ -17,13 +17,13 @@ TEST_CASE("operators: add, mul, scale, sum, mean and relu") {
     const Shape shape{size(1, 13), size(1, 700)};
     const std::string at = " of " + to_string(shape);
     const Tensor a = random_floats(shape, size.seed()), b = random_floats(shape, size.seed());
-    check_operator("add" + at, {a, b}, [](const Inputs& in) { return F::add(in[0], in[1]); });
-    check_operator("mul" + at, {a, b}, [](const Inputs& in) { return F::mul(in[0], in[1]); });
-    check_operator("scale" + at, {a}, [](const Inputs& in) { return F::scale(in[0], -2.5); });
-    check_operator("sum" + at, {a}, [](const Inputs& in) { return F::sum(in[0]); }, 1e-5);  // it cancels
-    check_operator("mean" + at, {a}, [](const Inputs& in) { return F::mean(in[0]); }, 1e-5);
-    check_operator("relu" + at, {a}, [](const Inputs& in) { return F::relu(F::scale(in[0], 3)); });
-    check_operator("one input twice" + at, {a}, [](const Inputs& in) { return F::add(F::mul(in[0], in[0]), in[0]); });
+    check_operator("add" + at, {a, b}, [](const Tensors& in) { return F::add(in[0], in[1]); });
+    check_operator("mul" + at, {a, b}, [](const Tensors& in) { return F::mul(in[0], in[1]); });
+    check_operator("scale" + at, {a}, [](const Tensors& in) { return F::scale(in[0], -2.5); });
+    check_operator("sum" + at, {a}, [](const Tensors& in) { return F::sum(in[0]); }, 1e-5);  // it cancels
+    check_operator("mean" + at, {a}, [](const Tensors& in) { return F::mean(in[0]); }, 1e-5);
+    check_operator("relu" + at, {a}, [](const Tensors& in) { return F::relu(F::scale(in[0], 3)); });
+    check_operator("one input twice" + at, {a}, [](const Tensors& in) { return F::add(F::mul(in[0], in[0]), in[0]); });
   }
 }
 
@@ -43,8 +43,8 @@ TEST_CASE("operators: linear") {
     const std::string at = " (" + std::to_string(n) + ", " + std::to_string(inputs) + ") to " + std::to_string(outputs);
     const Tensor x = random_floats({n, inputs}, size.seed()), w = random_floats({outputs, inputs}, size.seed());
     check_operator("linear" + at, {x, w, random_floats({outputs}, size.seed())},
-                   [](const Inputs& in) { return F::linear(in[0], in[1], in[2]); });
-    check_operator("linear without bias" + at, {x, w}, [](const Inputs& in) { return F::linear(in[0], in[1]); });
+                   [](const Tensors& in) { return F::linear(in[0], in[1], in[2]); });
+    check_operator("linear without bias" + at, {x, w}, [](const Tensors& in) { return F::linear(in[0], in[1]); });
   }
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("operators: linear of sizes that go to cuBLAS") {
     const int64_t n = size(33, 70), inputs = size(150, 400), outputs = size(110, 140);
     check_operator("linear", {random_floats({n, inputs}, size.seed()), random_floats({outputs, inputs}, size.seed()),
                               random_floats({outputs}, size.seed())},
-                   [](const Inputs& in) { return F::linear(in[0], in[1], in[2]); });
+                   [](const Tensors& in) { return F::linear(in[0], in[1], in[2]); });
   }
 }
 
@@ -67,7 +67,7 @@ void check_conv2d(const Shape& x, int64_t outputs, int64_t kernel, Conv2dParams 
                            std::to_string(params.padding) + (bias ? "" : ", no bias");
   check_operator(what, {random_floats(x, seed), random_floats({outputs, x[1], kernel, kernel}, seed + 1),
                         bias ? random_floats({outputs}, seed + 2) : Tensor()},
-                 [=](const Inputs& in) { return F::conv2d(in[0], in[1], in[2], params); });
+                 [=](const Tensors& in) { return F::conv2d(in[0], in[1], in[2], params); });
 }
 
 }  // namespace
@@ -103,13 +103,13 @@ TEST_CASE("operators: max_pool2d, windows apart and overlapping") {
     const int64_t kernel = size(1, 4), stride = size(1, 3);
     const Shape shape{size(1, 4), size(1, 5), size(kernel, 13), size(kernel, 11)};
     check_operator("max_pool2d of " + to_string(shape) + ", kernel " + std::to_string(kernel) + ", stride " + std::to_string(stride),
-                   {random_floats(shape, size.seed())}, [=](const Inputs& in) { return F::max_pool2d(in[0], kernel, stride); });
+                   {random_floats(shape, size.seed())}, [=](const Tensors& in) { return F::max_pool2d(in[0], kernel, stride); });
   }
 }
 
 TEST_CASE("operators: max_pool2d takes the first of equals") {
   NEEDS_GPUS(1);
-  check_operator("equal values", {Tensor::full({2, 3, 5, 5}, 0.75)}, [](const Inputs& in) { return F::max_pool2d(in[0], 3, 1); });
+  check_operator("equal values", {Tensor::full({2, 3, 5, 5}, 0.75)}, [](const Tensors& in) { return F::max_pool2d(in[0], 3, 1); });
 }
 
 TEST_CASE("operators: log_softmax, nll_loss and cross_entropy") {
@@ -119,18 +119,18 @@ TEST_CASE("operators: log_softmax, nll_loss and cross_entropy") {
     const int64_t rows = size(1, 70), classes = size(2, 77);
     const std::string at = " of (" + std::to_string(rows) + ", " + std::to_string(classes) + ")";
     const Tensor x = random_floats({rows, classes}, size.seed()), target = random_targets(rows, classes, size.seed());
-    check_operator("log_softmax" + at, {x}, [](const Inputs& in) { return F::log_softmax(F::scale(in[0], 5)); });
+    check_operator("log_softmax" + at, {x}, [](const Tensors& in) { return F::log_softmax(F::scale(in[0], 5)); });
     for (const Reduction reduction : {Reduction::mean, Reduction::sum}) {
       check_operator("nll_loss" + at, {F::log_softmax(x), target},
-                     [=](const Inputs& in) { return F::nll_loss(in[0], in[1], reduction); });
-      check_operator("cross_entropy" + at, {x, target}, [=](const Inputs& in) { return F::cross_entropy(in[0], in[1], reduction); });
+                     [=](const Tensors& in) { return F::nll_loss(in[0], in[1], reduction); });
+      check_operator("cross_entropy" + at, {x, target}, [=](const Tensors& in) { return F::cross_entropy(in[0], in[1], reduction); });
     }
   }
 }
 
 TEST_CASE("operators: log_softmax of large scores does not overflow") {
   NEEDS_GPUS(1);
-  check_operator("large", {random_floats({7, 13}, 10)}, [](const Inputs& in) { return F::log_softmax(F::scale(in[0], 1000)); }, 1e-6, 2e-5);
+  check_operator("large", {random_floats({7, 13}, 10)}, [](const Tensors& in) { return F::log_softmax(F::scale(in[0], 1000)); }, 1e-6, 2e-5);
 }
 
 TEST_CASE("operators: batch_norm, training and evaluation") {
@@ -141,14 +141,14 @@ TEST_CASE("operators: batch_norm, training and evaluation") {
     const Shape shape = round % 2 == 0 ? Shape{size(2, 5), channels, size(2, 9), size(1, 7)} : Shape{size(2, 40), channels};
     const Tensor x = random_floats(shape, size.seed()), w = random_floats({channels}, size.seed()), b = random_floats({channels}, size.seed());
     for (const bool training : {true, false}) {
-      const auto norm = [&](const Inputs& in) {
+      const auto norm = [&](const Tensors& in) {
         Tensor mean = Tensor::full({channels}, 0.25, in[0].dtype(), in[0].device());
         Tensor var = Tensor::full({channels}, 0.75, in[0].dtype(), in[0].device());
         return F::batch_norm(in[0], in[1], in[2], mean, var, training);
       };
       // With few values a channel the normalised ones are large where the variance is small.
       check_operator("batch_norm of " + to_string(shape), {x, w, b}, norm, 1e-5, 1e-4);
-      const auto running = [&](const Inputs& in) {
+      const auto running = [&](const Tensors& in) {
         Tensor mean = Tensor::full({channels}, 0.25, in[0].dtype(), in[0].device());
         Tensor var = Tensor::full({channels}, 0.75, in[0].dtype(), in[0].device());
         F::batch_norm(in[0], in[1], in[2], mean, var, training);

@@ -45,7 +45,7 @@ def train(rank, world_size, port, options):
         if 0 < options.max_steps <= len(losses):
             break
     if rank == 0 and options.loss_csv:
-        write_whole(options.loss_csv, "step,loss\n" + "".join(f"{i},{loss:.9g}\n" for i, loss in enumerate(losses)))
+        write_whole(options.loss_csv, "step,loss\n" + "".join(f"{i},{loss:.9g}\n" for i, loss in enumerate(losses, 1)))
     dist.destroy_process_group()
 
 

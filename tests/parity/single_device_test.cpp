@@ -107,7 +107,8 @@ std::string read_text(const std::string& path) {
 
 std::vector<TestResult> recorded_results(const std::string& file) {
   std::vector<TestResult> results;
-  for (const auto& epoch : nlohmann::json::parse(read_text(recorded + file)).at("epochs"))
+  const nlohmann::json run = nlohmann::json::parse(read_text(recorded + file));
+  for (const auto& epoch : run.at("epochs"))
     results.push_back({epoch.at("test_loss"), epoch.at("correct"), epoch.at("total")});
   return results;
 }
