@@ -54,6 +54,7 @@ elif [ "$1" = --preset ]; then
   touch "build/$2/build.ninja"
 elif [ -e "$stand_in_state/compile_error" ]; then
   printf "[1/2] compiled fine\nFAILED: main.o\nmain.cpp:7: error: expected something\n"
+  for i in {1..20000}; do echo "note: and more about it"; done
   exit 1
 elif [ -e "$stand_in_state/slow" ]; then
   sleep 60 &

@@ -62,7 +62,7 @@ build() {
   if ! run_quietly "building $1" "$log" cmake --build "$dir" --parallel "$(parallel_jobs)" --target "$@"; then
     # What the compiler said: from the first failed command on, or the end.
     if grep -q '^FAILED:' "$log"; then
-      sed -n '/^FAILED:/,$p' "$log" | head -n 200 >&2
+      awk '/^FAILED:/ { shown = 1 } shown && lines++ < 200' "$log" >&2
     else
       tail -n 60 "$log" >&2
     fi
