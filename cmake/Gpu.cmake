@@ -80,8 +80,8 @@ endif()
 # - calls inside a shared library are direct (no-semantic-interposition): a third of a barrier's time.
 set(MINIDDP_EMULATED_OPTIONS -ftls-model=initial-exec -fno-semantic-interposition)
 
-# Adds files that hold kernels to a target of the calling directory.
-function(gpu_sources target)
+# Says how files that hold kernels are compiled, in the calling directory.
+function(gpu_language)
   foreach(file IN LISTS ARGN)
     if(MINIDDP_GPU STREQUAL "cuda")
       set_source_files_properties(${file} PROPERTIES LANGUAGE CUDA)
@@ -90,8 +90,13 @@ function(gpu_sources target)
       set_source_files_properties(${file} PROPERTIES LANGUAGE CXX
         COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas;${MINIDDP_EMULATED_OPTIONS}")
     endif()
-    target_sources(${target} PRIVATE ${file})
   endforeach()
+endfunction()
+
+# Adds files that hold kernels to a target of the calling directory.
+function(gpu_sources target)
+  gpu_language(${ARGN})
+  target_sources(${target} PRIVATE ${ARGN})
   target_link_libraries(${target} PRIVATE gpu)
 endfunction()
 

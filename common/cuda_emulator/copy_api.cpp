@@ -75,7 +75,7 @@ cudaError_t start(Copy copy, cudaMemcpyKind kind, cudaStream_t handle, bool wait
     // CUDA stages pageable memory before the call returns: the caller may change it at once.
     auto staged = std::make_shared<std::vector<char>>(copy.src, copy.src + copy.src_bytes());
     copy.src = staged->data();
-    if (auto error = enqueue(*stream, [copy, staged] { copy.run(); }, &ticket)) return error;
+    if (auto error = enqueue(*stream, [copy, staged = std::move(staged)] { copy.run(); }, &ticket)) return error;
   } else {
     if (auto error = enqueue(*stream, [copy] { copy.run(); }, &ticket)) return error;
   }

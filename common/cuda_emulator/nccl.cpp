@@ -35,7 +35,7 @@ struct Group {
   int depth = 0;
   ncclResult_t error = ncclSuccess;  // of a call in the group
   std::vector<Batch> batches;
-  std::vector<ncclComm_t> joining;
+  std::vector<ncclComm_t*> joining;
 };
 thread_local Group group;
 
@@ -95,6 +95,13 @@ ncclResult_t check_memory(const Communicator& communicator, const char* what, co
   char text[32];
   std::snprintf(text, sizeof text, " (%p) ", pointer);
   return report(ncclInvalidArgument, "rank " + std::to_string(communicator.rank()) + ": " + what + text + why);
+}
+
+/// A communicator that could not be made is none.
+void discard(ncclComm_t* comm) {
+  (*comm)->communicator->abort();
+  delete *comm;
+  *comm = nullptr;
 }
 
 ncclResult_t in_group(ncclResult_t result) {
@@ -176,10 +183,12 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
   auto communicator = std::make_shared<Communicator>(id.internal, ranks, rank, current_device());
   *comm = new ncclComm{communicator};
   if (group.depth > 0) {
-    group.joining.push_back(*comm);
+    group.joining.push_back(comm);
     return ncclSuccess;
   }
-  return communicator->complete();
+  const auto result = communicator->complete();
+  if (result != ncclSuccess) discard(comm);
+  return result;
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
@@ -237,13 +246,16 @@ ncclResult_t ncclGroupEnd() {
   if (--group.depth > 0) return ncclSuccess;
   Group closed = std::exchange(group, {});
   if (closed.error != ncclSuccess) {  // nothing of the group runs
-    for (ncclComm_t comm : closed.joining) comm->communicator->abort();
+    for (ncclComm_t* comm : closed.joining) discard(comm);
     return closed.error;
   }
   ncclResult_t result = ncclSuccess;
-  for (ncclComm_t comm : closed.joining)
-    if (auto failed = comm->communicator->complete()) result = failed;
-  if (result != ncclSuccess) return result;
+  for (ncclComm_t* comm : closed.joining)
+    if (auto failed = (*comm)->communicator->complete()) result = failed;
+  if (result != ncclSuccess) {
+    for (ncclComm_t* comm : closed.joining) discard(comm);
+    return result;
+  }
   if (settings().streams == StreamMode::eager && closed.batches.size() > 1) {
     // Eager operations run inside the call, and these wait for each other: a thread each.
     std::vector<std::thread> threads;

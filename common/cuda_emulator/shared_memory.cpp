@@ -56,7 +56,7 @@ void fill_unwritten(void* p, std::size_t bytes) {
   auto* to = static_cast<char*>(p);
   std::size_t i = 0;
   for (; i + 4 <= bytes; i += 4) std::memcpy(to + i, &unwritten, 4);
-  std::memcpy(to + i, &unwritten, bytes - i);
+  if (i < bytes) std::memcpy(to + i, &unwritten, bytes - i);
 }
 
 std::string describe_kernel(const void* function) {

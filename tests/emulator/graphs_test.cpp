@@ -1,6 +1,7 @@
 // Stream capture and graph launches. The same file runs on a real GPU.
 #include "tests/emulator/device_buffer.h"
 #include "tests/emulator/kernels/kernels.h"
+#include "tests/emulator/needs_devices.h"
 #include "tests/support/catch.h"
 
 namespace miniddp::testing {

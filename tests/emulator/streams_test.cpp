@@ -6,6 +6,7 @@
 
 #include "tests/emulator/device_buffer.h"
 #include "tests/emulator/kernels/kernels.h"
+#include "tests/emulator/needs_devices.h"
 #include "tests/support/catch.h"
 
 namespace miniddp::testing {

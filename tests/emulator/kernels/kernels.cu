@@ -133,7 +133,7 @@ __global__ void atomics_kernel(int* counters) {
   const int place = blockIdx.x * blockDim.x + threadIdx.x;
   atomicMax(&counters[0], place);
   atomicMin(&counters[1], place);
-  int seen = counters[2];
+  int seen = 0;
   for (;;) {
     const int old = atomicCAS(&counters[2], seen, seen + 1);
     if (old == seen) break;
