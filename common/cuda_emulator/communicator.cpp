@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -66,6 +68,16 @@ std::shared_ptr<Segment> open_segment(const std::string& name, int ranks) {
   if (!segment) known = segment = map_segment(name, ranks);
   std::erase_if(*open, [](const auto& entry) { return entry.second.expired(); });
   return segment;
+}
+
+/// A process that is gone, or that its parent has not yet taken note of (a zombie).
+bool has_ended(int process) {
+  if (process == 0) return false;
+  if (kill(process, 0) != 0 && errno == ESRCH) return true;
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto name_end = text.rfind(')');  // "pid (name) state …"
+  return name_end != std::string::npos && name_end + 2 < text.size() && text[name_end + 2] == 'Z';
 }
 
 std::mutex& report_mutex() {
@@ -184,7 +196,7 @@ ncclResult_t Communicator::wait(const char* what, Ready ready, Missing missing) 
       for (int r = 0; r < ranks_; ++r) {
         if (!missing(r)) continue;
         const int process = segment_->rank[r].process;
-        const bool died = process != 0 && kill(process, 0) != 0 && errno == ESRCH;
+        const bool died = has_ended(process);
         const bool left = segment_->rank[r].left;
         if ((!died && !left) || !missing(r)) continue;
         return give_up(ncclRemoteError, who + ": rank " + std::to_string(r) +
