@@ -1,6 +1,16 @@
 #include "chapters/05_distributed_data_parallel/comm_hook.h"
 
+#include "common/core/recorder.h"
+
 namespace miniddp {
+
+void wait_and_count(const ProcessGroup& group, Work& work) {
+  work.wait();
+  if (recording() && group.size() > 1) {
+    count_transfer("communication", "gradients", fmt::format("rank {}", group.rank()), "the other ranks", work.bytes_sent());
+  }
+}
+
 namespace {
 
 PendingBucket compress_hook(ProcessGroup& group, const Tensor& flat, DType small) {
@@ -8,8 +18,8 @@ PendingBucket compress_hook(ProcessGroup& group, const Tensor& flat, DType small
   Tensor rounded = flat.to(small).to(flat.dtype());
   Tensor compressed = rounded.mul_(1.0 / group.size()).to(small);
   WorkPtr work = group.all_reduce(compressed);
-  return [work, compressed, dtype = flat.dtype()] {
-    work->wait();
+  return [&group, work, compressed, dtype = flat.dtype()] {
+    wait_and_count(group, *work);
     return compressed.to(dtype);
   };
 }
@@ -19,8 +29,8 @@ PendingBucket compress_hook(ProcessGroup& group, const Tensor& flat, DType small
 PendingBucket allreduce_hook(ProcessGroup& group, Tensor flat) {
   flat.mul_(1.0 / group.size());
   WorkPtr work = group.all_reduce(flat);
-  return [work, flat] {
-    work->wait();
+  return [&group, work, flat] {
+    wait_and_count(group, *work);
     return flat;
   };
 }

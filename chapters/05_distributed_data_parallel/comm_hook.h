@@ -7,6 +7,9 @@
 
 namespace miniddp {
 
+/// Waits for an all-reduce of gradients and counts the bytes that this rank sent for it (--profile).
+void wait_and_count(const ProcessGroup& group, Work& work);
+
 /// A bucket on its way. wait() returns the tensor that replaces the bucket's gradients: same shape and dtype.
 using PendingBucket = std::function<Tensor()>;
 

@@ -166,8 +166,8 @@ void Reducer::start_full_buckets() {
     if (hook_) {
       pending_.push_back(hook_(group_, flat));
     } else {
-      pending_.push_back([work = group_.all_reduce(flat), flat] {
-        work->wait();
+      pending_.push_back([&group = group_, work = group_.all_reduce(flat), flat] {
+        wait_and_count(group, *work);
         return flat;
       });
     }
