@@ -50,23 +50,10 @@ Statistics gather_statistics(ProcessGroup& group, const Tensor& x) {
 }  // namespace
 
 SyncBatchNorm::SyncBatchNorm(int64_t channels, double eps, double momentum, ProcessGroup* group)
-    : weight(Tensor::ones({channels})),
-      bias(Tensor::zeros({channels})),
-      running_mean(Tensor::zeros({channels})),
-      running_var(Tensor::ones({channels})),
-      num_batches_tracked(Tensor::zeros({}, DType::int64)),
-      eps_(eps),
-      momentum_(momentum),
-      group_(group != nullptr ? group : &default_process_group()) {
-  register_parameter("weight", &SyncBatchNorm::weight);
-  register_parameter("bias", &SyncBatchNorm::bias);
-  register_buffer("running_mean", &SyncBatchNorm::running_mean);
-  register_buffer("running_var", &SyncBatchNorm::running_var);
-  register_buffer("num_batches_tracked", &SyncBatchNorm::num_batches_tracked);
-}
+    : BatchNorm2d(channels, eps, momentum), group_(group != nullptr ? group : &default_process_group()) {}
 
 Tensor SyncBatchNorm::forward(const Tensor& x) {
-  if (!is_training()) return functional::batch_norm(x, weight, bias, running_mean, running_var, false, momentum_, eps_);
+  if (!is_training()) return BatchNorm2d::forward(x);
   check<ShapeError>(x.dim() >= 2 && x.size(1) == weight.numel(), "SyncBatchNorm: expected input (N, {}, …), found {}", weight.numel(),
                     x.describe());
   num_batches_tracked.fill_(num_batches_tracked.item<double>() + 1);

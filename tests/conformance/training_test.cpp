@@ -18,8 +18,6 @@ namespace {
 
 using Series = std::vector<double>;
 
-const Series mini_losses{2.3091361439, 2.2868901188, 2.2715774015, 2.2606752171, 2.2531491253, 2.2481590756, 2.2448158527, 2.2424397827};
-const Series net_losses{2.3079128029, 2.2577112570, 2.2461545222, 2.2409642792, 2.2375101127, 2.2343269668, 2.2312357136, 2.2283816360};
 
 template <class Network>
 Network seeded(DType dtype = DType::float32) {
