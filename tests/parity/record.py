@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Regenerates every file in tests/parity/recorded/ with real PyTorch (tests/parity/reference.py).
+"""Regenerates every file in tests/parity/recorded/ and chapters/tour/recorded/ with real PyTorch (tests/parity/reference.py).
 
     /usr/bin/python3 tests/parity/record.py [NAME…]     all of them, or those named; --list names them
 
@@ -14,6 +14,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE / "recorded"
+TOUR = "tour_"  # files with this in front of their names are the tour's
+TOUR_RECORDED = HERE.parents[1] / "chapters" / "tour" / "recorded"
 # PyTorch gives each large tensor's memory back to the system and pays for fresh pages every step; these keep it. Values do not change.
 TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000", "MALLOC_TOP_PAD_": "268435456"}
 THREADS = "2"
@@ -23,6 +25,8 @@ RUNS = {}
 for seed in (0, 1, 42):
     for model in ("article_a", "article_b"):
         RUNS[f"{model}_no_dropout_seed{seed}.csv"] = f"--model {model} --no-dropout --seed {seed} --max-steps 20"
+for model in ("article_a", "article_b"):
+    RUNS[f"{TOUR}{model}.csv"] = f"--model {model} --no-dropout --sampler distributed --seed 0 --max-steps 20"
 RUNS["article_a_seed1_200_steps.csv"] = "--model article_a --seed 1 --max-steps 200"
 # With dropout the masks must be equal too: PyTorch without MKL, as distributions build it, draws them from the same stream as the rest.
 RUNS["article_b_dropout_seed1.csv"] = "--model article_b --seed 1 --max-steps 20"
@@ -37,9 +41,13 @@ def run_reference(options):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **TUNED}).stdout
 
 
+def path_of(name):
+    return TOUR_RECORDED / name.removeprefix(TOUR) if name.startswith(TOUR) else RECORDED / name
+
+
 def record(name):
     output = "--json" if name.endswith(".json") else "--loss-csv"
-    run_reference([*RUNS[name].split(), "--quiet", output, str(RECORDED / name)])
+    run_reference([*RUNS[name].split(), "--quiet", output, str(path_of(name))])
     print(f"{name}: written")
 
 

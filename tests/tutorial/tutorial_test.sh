@@ -91,14 +91,17 @@ test_run_returns_the_programs_status() {
   expect_status 3
 }
 
-test_run_without_a_chapter() {
+test_run_without_a_chapter_is_the_tour() {
   call run
   expect_status 0
-  expect_in err "not part of this version"
-  expect_in out "program 01_single_device" "<--epochs> <1>"
-  mkdir "$copy/chapters/tour"
-  call run --devices 2
-  expect_in out "program tour" "<--devices> <2>"
+  expect_in out "program tour <>"
+  expect_in log "--target tour"
+  call run --yes --devices 2 --break no-all-reduce
+  expect_in out "program tour" "<--devices> <2> <--break> <no-all-reduce>"
+  expect_not_in out "<--yes>"
+  echo 1 >"$stand_in_state/program_status"
+  call run
+  expect_status 1
 }
 
 test_test_passes_options_and_status_on() {
