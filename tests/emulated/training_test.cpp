@@ -1,4 +1,6 @@
 // Whole training steps on CUDA: the losses of the CPU backend and of PyTorch, eagerly and as a captured graph.
+#include <cstdlib>
+
 #include "chapters/01_single_device/graphed_step.h"
 #include "chapters/01_single_device/networks.h"
 #include "common/nn/functional.h"
@@ -13,6 +15,12 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
+/// Where recorded losses and MNIST lie: the repository, or the folder that tests/gpu/pack.sh made.
+std::string root() {
+  const char* packed = std::getenv("MINIDDP_ROOT");
+  return packed != nullptr ? packed : MINIDDP_SOURCE_DIR;
+}
+
 struct Run {
   std::string model;
   Device device = gpu0;
@@ -26,6 +34,7 @@ std::vector<double> losses_of(const Run& run) {
   TrainingOptions options;
   options.model = run.model;
   options.batch_size = run.batch_size;
+  options.data = root() + "/datasets/mnist";
   TrainingData data(options);
   manual_seed(1);
   const std::unique_ptr<Module> model = make_network(run.model, run.dropout);
@@ -53,7 +62,7 @@ void check_losses(const std::string& model) {
   const std::vector<double> found = losses_of({.model = model});
   const std::vector<double> on_cpu = losses_of({.model = model, .device = {}});
   const std::vector<double> pytorch =
-      read_loss_csv(std::string(MINIDDP_SOURCE_DIR) + "/tests/parity/recorded/" + model + "_no_dropout_seed1.csv", 10);
+      read_loss_csv(root() + "/tests/parity/recorded/" + model + "_no_dropout_seed1.csv", 10);
   const Comparison cpu = compare(found, on_cpu, 1e-6, "step"), recorded = compare(found, pytorch, 1e-5, "step");
   INFO("against the CPU: " << cpu.message);
   INFO("against PyTorch: " << recorded.message);
