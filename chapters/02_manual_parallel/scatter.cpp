@@ -110,10 +110,10 @@ std::vector<Inputs> scatter(const Inputs& inputs, const std::vector<Device>& dev
   const auto count_chunks = [&](const Tensor& tensor) {
     check<ShapeError>(tensor.dim() > 0, "chunk expects at least a 1-dimensional tensor, found {}", tensor.describe());
     const size_t chunks = chunk_sizes(tensor.size(dim), devices.size()).size();
-    check<ShapeError>(count.value_or(chunks) == chunks,
+    count = count.value_or(chunks);
+    check<ShapeError>(*count == chunks,
                       "scatter: all tensors must make as many chunks, found {} and, from {}, {}; give them the same size in dimension {}",
                       *count, tensor.describe(), chunks, dim);
-    count = chunks;
   };
   for (const Value& value : inputs.args) for_each_tensor(value, count_chunks);
   for_each_tensor(inputs.kwargs, count_chunks);
