@@ -1,8 +1,13 @@
 #include "chapters/04_process_group/host_process_group.h"
 
 #include <cstdlib>
+#include <exception>
 
 namespace miniddp {
+
+namespace {
+constexpr Milliseconds farewell{1000};
+}
 
 /// Finished by the communication thread, waited for by the caller.
 class HostProcessGroup::HostWork : public Work {
@@ -57,6 +62,7 @@ HostProcessGroup::HostProcessGroup(int rank, int size, std::shared_ptr<TcpStore>
 }
 
 HostProcessGroup::~HostProcessGroup() {
+  take_leave();
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -67,6 +73,23 @@ HostProcessGroup::~HostProcessGroup() {
   backend_->abort();
   communicator_.join();
   watcher_.join();
+}
+
+// TCP throws away what a peer has not read yet when the other end closes with bytes unread, as Gloo does. So a rank
+// that is done waits until all are, or for a moment: somebody may never come.
+void HostProcessGroup::take_leave() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!unusable_.empty() || std::uncaught_exceptions() > 0) return;
+  }
+  try {
+    if (keys_->add("leaving", 1) == size()) {
+      keys_->set("all are leaving", "");
+    } else {
+      keys_->wait({"all are leaving"}, farewell);
+    }
+  } catch (const std::exception&) {  // too late for somebody, who will say so
+  }
 }
 
 WorkPtr HostProcessGroup::submit(Collective collective) {
@@ -203,7 +226,7 @@ std::string HostProcessGroup::find_cause(bool connection_lost, const std::string
     if (connection_lost) {
       const std::string cause = reporter_->watch(Milliseconds(500), &departures);
       if (!cause.empty()) return cause;
-      if (!departures.empty()) return departures;
+      if (!departures.empty()) return reporter_->report(departures);
     }
     return reporter_->report(own_account);
   } catch (const std::exception& error) {

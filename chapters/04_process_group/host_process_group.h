@@ -27,7 +27,7 @@ class HostProcessGroup : public ProcessGroup {
   /// `keys` is this group's own part of the store.
   HostProcessGroup(int rank, int size, std::shared_ptr<TcpStore> store, std::shared_ptr<Store> keys,
                    std::unique_ptr<HostBackend> backend, DebugLevel debug);
-  /// Operations that have not ended fail.
+  /// Operations that have not ended fail. Waits up to a second for the other ranks to come here too.
   ~HostProcessGroup() override;
 
   std::string backend() const override { return backend_->name(); }
@@ -47,6 +47,7 @@ class HostProcessGroup : public ProcessGroup {
   std::exception_ptr failed(const Collective& collective, const std::exception& error);
   std::string find_cause(bool connection_lost, const std::string& own_account);
   void watch();
+  void take_leave() noexcept;
 
   std::shared_ptr<TcpStore> store_;     // keeps the membership alive
   std::shared_ptr<Store> keys_;         // for the communication thread

@@ -34,7 +34,7 @@ std::string Membership::join(int rank, int world_size) {
 void Membership::leave(int rank) {
   const bool was_complete = complete();
   ranks_[rank] = State::left;
-  if (!was_complete) report(fmt::format("rank {} gave up while others were still joining", rank));
+  if (!was_complete) report(fmt::format("rank {} gave up while others were still joining ({})", rank, describe()));
 }
 
 void Membership::lose(int rank) {

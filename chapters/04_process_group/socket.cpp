@@ -78,14 +78,17 @@ void prepare(const Socket& socket) {
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+void allow_reuse(const Socket& listener) {
+  const int on = 1;
+  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+}
+
 Socket listen_on(const std::string& host, int port) {
   int reason = 0;
   const AddressList list = resolve(host, port);
   for (const addrinfo* at = list.get(); at; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const int on = 1;
-    setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on,
-               sizeof on);  // a port whose last run has just ended is free
+    allow_reuse(socket);
     if (socket.is_open() && bind(socket.fd(), at->ai_addr, at->ai_addrlen) == 0 &&
         listen(socket.fd(), 512) == 0)
       return socket;

@@ -66,6 +66,9 @@ class Socket {
 /// taken, or the host is not this machine.
 Socket listen_on(const std::string& host, int port);
 
+/// Lets the next listener have the port while connections of this one are still dying away (TIME_WAIT).
+void allow_reuse(const Socket& listener);
+
 /// The port that a socket is bound to.
 int port_of(int fd);
 /// The local address of a connected socket, as digits: on a machine with several networks, the one that leads

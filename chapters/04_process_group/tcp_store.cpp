@@ -27,7 +27,11 @@ Writer& put_keys(Writer& writer, const std::vector<std::string>& keys) {
 }
 
 Socket open_listener(const TcpStoreOptions& options) {
-  if (options.listening_fd >= 0) return Socket(options.listening_fd);
+  if (options.listening_fd >= 0) {
+    Socket inherited(options.listening_fd);
+    allow_reuse(inherited);  // whoever opened it may not have; connections take this over from it
+    return inherited;
+  }
   for (size_t i = 0;; ++i) {
     try {
       return listen_on(options.host, options.ports[i]);

@@ -37,14 +37,15 @@ std::string train(ProcessGroup& group, int steps, const std::function<void(int s
   return "trained";
 }
 
-// Survivors of a death at step 5 of rank `victim`.
-void check_survivors(const std::vector<RankOutcome>& outcomes, int victim, const std::string& expected) {
+// Survivors of a death at step 5 of rank `victim`. Ranks hold a ProcessGroupGuard: rank 0's store, and what it knows,
+// outlives rank 0's own failure until the others have left.
+void check_survivors(const std::vector<RankOutcome>& outcomes, int victim, const std::string& expected, double limit = 2) {
   INFO(describe(outcomes));
   for (size_t rank = 0; rank < outcomes.size(); ++rank) {
     if (static_cast<int>(rank) == victim) continue;
     CHECK(outcomes[rank].returned);
     CHECK(contains(outcomes[rank].text, expected));
-    CHECK(std::atof(outcomes[rank].text.c_str()) < 2);
+    CHECK(std::atof(outcomes[rank].text.c_str()) < limit);
   }
 }
 
@@ -54,7 +55,7 @@ TEST_CASE("fault: kill -9 of any rank in the middle of training, every survivor 
   for (const std::string& backend : backends) {
     for (int victim : {0, 1, 3}) {
       const auto outcomes = run_ranks(4, [&](int rank) {
-        init_process_group({.backend = backend});
+        const ProcessGroupGuard guard({.backend = backend});
         return train(default_process_group(), 1000, [&](int step) {
           if (rank == victim && step == 5) kill(getpid(), SIGKILL);
         });
@@ -72,7 +73,7 @@ TEST_CASE("fault: kill -9 of any rank in the middle of training, every survivor 
 TEST_CASE("fault: kill -9 inside an all-reduce") {
   for (const std::string& backend : backends) {
     const auto outcomes = run_ranks(3, [&](int rank) {
-      init_process_group({.backend = backend});
+      const ProcessGroupGuard guard({.backend = backend});
       std::thread killer;
       if (rank == 2) {
         killer = std::thread([] {
@@ -107,7 +108,7 @@ TEST_CASE("fault: a rank that stands still is not alive for ever: the time limit
   const auto outcomes = run_ranks(
       2,
       [&](int rank) {
-        init_process_group({.backend = "ring", .timeout = Milliseconds(1500)});
+        const ProcessGroupGuard guard({.backend = "ring", .timeout = Milliseconds(1500)});
         return train(default_process_group(), 10, [&](int step) {
           if (rank == 1 && step == 3) raise(SIGSTOP);
         });
@@ -131,7 +132,8 @@ TEST_CASE("fault: a rank that throws, and one that returns early, are named by t
       });
       INFO(backend);
       CHECK(outcomes[1].returned != throws);
-      check_survivors(outcomes, 1, "rank 1");
+      // A rank that is done stays for a second, in case others still need its last answer.
+      check_survivors(outcomes, 1, "rank 1", throws ? 2 : 3);
     }
   }
 }
@@ -148,7 +150,7 @@ TEST_CASE("fault: a rank that dies before, while and after joining") {
               const auto store = rendezvous(env_rendezvous(), Milliseconds(10'000));
               kill(getpid(), SIGKILL);
             }
-            init_process_group({.backend = backend, .rendezvous_timeout = Milliseconds(3000)});
+            const ProcessGroupGuard guard({.backend = backend, .rendezvous_timeout = Milliseconds(3000)});
             if (rank == 1) kill(getpid(), SIGKILL);
             return train(default_process_group(), 2, [](int) {});
           },
