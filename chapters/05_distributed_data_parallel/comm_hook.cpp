@@ -3,11 +3,20 @@
 #include "common/core/recorder.h"
 
 namespace miniddp {
+namespace {
 
-void wait_and_count(const ProcessGroup& group, Work& work) {
+int64_t nanoseconds(Work::Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+}  // namespace
+
+void wait_and_count(const ProcessGroup& group, Work& work, Device device) {
   work.wait();
   if (recording() && group.size() > 1) {
     count_transfer("communication", "gradients", fmt::format("rank {}", group.rank()), "the other ranks", work.bytes_sent());
+    const int64_t begin = nanoseconds(work.start_time()), end = nanoseconds(work.end_time());
+    recorder().add_span("all-reduce", device, "communication", begin, end, end - begin);
   }
 }
 
@@ -19,7 +28,7 @@ PendingBucket compress_hook(ProcessGroup& group, const Tensor& flat, DType small
   Tensor compressed = rounded.mul_(1.0 / group.size()).to(small);
   WorkPtr work = group.all_reduce(compressed);
   return [&group, work, compressed, dtype = flat.dtype()] {
-    wait_and_count(group, *work);
+    wait_and_count(group, *work, compressed.device());
     return compressed.to(dtype);
   };
 }
@@ -30,7 +39,7 @@ PendingBucket allreduce_hook(ProcessGroup& group, Tensor flat) {
   flat.mul_(1.0 / group.size());
   WorkPtr work = group.all_reduce(flat);
   return [&group, work, flat] {
-    wait_and_count(group, *work);
+    wait_and_count(group, *work, flat.device());
     return flat;
   };
 }

@@ -7,8 +7,9 @@
 
 namespace miniddp {
 
-/// Waits for an all-reduce of gradients and counts the bytes that this rank sent for it (--profile).
-void wait_and_count(const ProcessGroup& group, Work& work);
+/// Waits for an all-reduce of gradients. For --profile and --trace it counts the bytes that this rank sent for it, and records when it ran,
+/// on a lane of its own beside `device`'s work.
+void wait_and_count(const ProcessGroup& group, Work& work, Device device);
 
 /// A bucket on its way. wait() returns the tensor that replaces the bucket's gradients: same shape and dtype.
 using PendingBucket = std::function<Tensor()>;

@@ -167,7 +167,7 @@ void Reducer::start_full_buckets() {
       pending_.push_back(hook_(group_, flat));
     } else {
       pending_.push_back([&group = group_, work = group_.all_reduce(flat), flat] {
-        wait_and_count(group, *work);
+        wait_and_count(group, *work, flat.device());
         return flat;
       });
     }

@@ -13,7 +13,7 @@ void average_gradients(ProcessGroup& group, const std::vector<Tensor>& parameter
     Tensor grad = parameter.grad();
     if (!grad.defined()) continue;
     grad.mul_(1.0 / group.size());  // before the sum, which then cannot overflow where the mean does not
-    wait_and_count(group, *group.all_reduce(grad));
+    wait_and_count(group, *group.all_reduce(grad), grad.device());
   }
 }
 
@@ -63,7 +63,7 @@ void PerGradientReducer::finish() {
   sync_ = false;
   const Span span("communication", parameters_[0].device());
   const std::vector<WorkPtr> works = std::exchange(works_, {});
-  for (const WorkPtr& work : works) wait_and_count(group_, *work);
+  for (const WorkPtr& work : works) wait_and_count(group_, *work, parameters_[0].device());
 }
 
 }  // namespace miniddp

@@ -32,7 +32,7 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
   app.add_option("--lr", options.lr, "Learning rate")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--momentum", options.momentum, "Momentum of SGD")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--seed", options.seed, "Seed of the weights")->capture_default_str();
-  app.add_option("--threads", options.threads, "CPU threads of all devices together [all cores]")->check(CLI::Range(1, 1024));
+  app.add_option("--threads", options.threads, "CPU threads of all devices together [all cores]")->check(CLI::Range(1, 1024))->take_last();
   app.add_option("--data", options.data, "Directory with MNIST's four IDX files [datasets/mnist]");
   app.add_option("--timeout", options.timeout, "Seconds that one part (one device, DP, DDP) may take")->check(positive)->capture_default_str();
   app.add_flag("--quiet", options.quiet, "No progress on stderr");

@@ -20,7 +20,7 @@ struct Parity {
   std::vector<double> losses, loss, gradients, parameters;  // the losses themselves, then the differences
   FirstDifference first_beyond;                             // the tolerance
   FirstDifference first_bits;                               // any difference at all
-  double tolerance = 0;
+  double tolerance = 0;  // of losses; those of tensors are in reference.h
   bool passed = false;
 };
 
@@ -87,7 +87,7 @@ struct Variant {
 struct BehaviourRow {
   std::string difference;
   std::string one, dp, ddp;  // what was found
-  std::string test;          // the ctest name of the test that proves it
+  std::vector<std::string> tests;  // ctest's names of the tests that prove it
 };
 
 /// A rank's clock against rank 0's.

@@ -31,17 +31,16 @@ int run_supervisor(LaunchPlan plan, pid_t front) {
   }
 }
 
+void announce(const LaunchPlan& plan) {
+  const std::string threads = plan.omp_threads > 0 ? fmt::format("{} for each", plan.omp_threads) : fmt::format("{} as you set it", getenv("OMP_NUM_THREADS"));
+  fmt::print(stderr, "launch: {} ranks, store at {}:{}, OMP_NUM_THREADS={}\n", plan.options.nproc, plan.options.master_addr, plan.master_port, threads);
+}
+
 }  // namespace
 
 int launch(const LaunchOptions& options) {
   LaunchPlan plan = make_plan(options);
-  if (plan.omp_threads > 0) {
-    fmt::print(stderr, "launch: {} ranks, store at {}:{}, OMP_NUM_THREADS={} for each\n", options.nproc,
-               options.master_addr, plan.master_port, plan.omp_threads);
-  } else {
-    fmt::print(stderr, "launch: {} ranks, store at {}:{}, OMP_NUM_THREADS={} as you set it\n", options.nproc,
-               options.master_addr, plan.master_port, getenv("OMP_NUM_THREADS"));
-  }
+  if (options.announce) announce(plan);
   std::fflush(nullptr);
 
   // Should the supervisor be killed, its orphans come to us.

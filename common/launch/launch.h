@@ -27,6 +27,10 @@ struct LaunchOptions {
   double timeout = 0;
   /// Writes "[rank 1] " before each line of output.
   bool prefix = true;
+  /// False: says nothing at the start.
+  bool announce = true;
+  /// False: says nothing about a rank that failed; the exit code tells.
+  bool report_failures = true;
 };
 
 /// Reads `launch`'s command line (without the program's own name). Throws UsageError.

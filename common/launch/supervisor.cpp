@@ -160,6 +160,7 @@ int Supervisor::report() {
   if (timed_out_) return 124;
   if (!first_failure_) return 0;
   const RankProcess& first = ranks_[static_cast<size_t>(*first_failure_)];
+  if (!plan_.options.report_failures) return first.exit_code();
   fmt::print(stderr, "launch: rank {} failed first: {}, {:.1f} s after the start\n", first.rank(),
              first.how_it_ended(), seconds(first.end_time() - start_));
   if (const auto lines = first.last_lines().lines(); !lines.empty()) {

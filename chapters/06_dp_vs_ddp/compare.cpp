@@ -1,0 +1,77 @@
+#include "chapters/06_dp_vs_ddp/compare.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "chapters/06_dp_vs_ddp/behaviour.h"
+#include "chapters/06_dp_vs_ddp/roles.h"
+#include "common/core/error.h"
+
+namespace miniddp {
+namespace {
+
+/// A folder that is removed with the object.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(const std::filesystem::path& parent) {
+    std::error_code code;
+    std::filesystem::create_directories(parent, code);
+    std::string name = (parent / "parts.XXXXXX").string();
+    check(!code && mkdtemp(name.data()) != nullptr, "cannot make a folder in {}: {}; choose another with --output", parent.string(),
+          code ? code.message() : std::strerror(errno));
+    path_ = std::filesystem::absolute(name);
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string how_it_ended(int code, const CompareOptions& options) {
+  if (code == 124) return fmt::format("was not done after {} s (--timeout)", options.timeout);
+  if (code > 128) return fmt::format("was killed by signal {}", code - 128);
+  return fmt::format("failed with exit code {}", code);
+}
+
+void run_role(const Role& role, const CompareOptions& options, const std::vector<std::string>& arguments) {
+  if (!options.quiet) fmt::print(stderr, "compare: {}\n", role.title);
+  const int code = start_role(role, options, arguments);
+  check(code == 0, "the comparison needs {}, which {}: see above", role.title, how_it_ended(code, options));
+}
+
+}  // namespace
+
+Comparison compare(const CompareOptions& original, const std::vector<std::string>& arguments) {
+  const ScratchFolder scratch(original.output);
+  CompareOptions options = original;
+  options.parts = scratch.path();
+
+  std::vector<RoleParts> parts;
+  for (const Role& role : training_roles(options)) {
+    run_role(role, options, arguments);
+    parts.push_back({role.name, role.title, {}});
+    for (int rank = 0; rank < role.processes; ++rank) parts.back().ranks.push_back(read_part(part_path(options.parts, role.name, rank)));
+  }
+
+  std::map<std::string, int> exit_codes;
+  if (!options.quiet) fmt::print(stderr, "compare: behaviour\n");
+  for (const BehaviourRole& each : behaviour_roles()) {
+    const int code = start_role(each.role, options, arguments, each.dies);
+    exit_codes[each.role.name] = code;
+    check((code == 0) != each.dies, "the comparison needs {}, which {}", each.role.title, how_it_ended(code, options));
+  }
+
+  Comparison result{assemble(options, parts), assemble_trace(options, parts)};
+  result.report.behaviour = behaviour_rows(options.parts, exit_codes);
+  return result;
+}
+
+}  // namespace miniddp
