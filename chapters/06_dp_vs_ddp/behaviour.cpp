@@ -8,7 +8,7 @@
 namespace miniddp {
 namespace {
 
-const std::string in_one_process = "behaviour_dp", in_ranks = "behaviour_ddp", killed_replica = "killed_dp", killed_rank = "killed_ddp";
+const std::string in_one_process = "behaviour_dp", in_ranks = "behaviour_ddp", thrown = "thrown_ddp", killed_replica = "killed_dp", killed_rank = "killed_ddp";
 
 // "message\nmilliseconds"
 std::string message_of(const std::string& text) { return text.substr(0, text.rfind('\n')); }
@@ -23,13 +23,14 @@ std::string ended_by(int exit_code) {
 std::vector<BehaviourRole> behaviour_roles() {
   return {{{in_one_process, "behaviour of one device and of DP", 1}},
           {{in_ranks, "behaviour of DDP", 2}},
+          {{thrown, "DDP with a rank that throws", 2}},
           {{killed_replica, "DP with a killed worker", 1}, true},
           {{killed_rank, "DDP with a killed worker", 2}, true}};
 }
 
 bool play_behaviour(const CompareOptions& options, int rank) {
   const std::string& role = options.role;
-  if (role != in_one_process && role != in_ranks && role != killed_replica && role != killed_rank) return false;
+  if (role != in_one_process && role != in_ranks && role != thrown && role != killed_replica && role != killed_rank) return false;
   set_threads_per_device(1);
   Part part;
   if (role == in_one_process) {
@@ -38,6 +39,8 @@ bool play_behaviour(const CompareOptions& options, int rank) {
     }
   } else if (role == in_ranks) {
     part.behaviour = find_as_rank();
+  } else if (role == thrown) {
+    part.behaviour = find_as_thrower();
   } else if (role == killed_replica) {
     die_in_a_replica();
   } else {
@@ -50,6 +53,7 @@ bool play_behaviour(const CompareOptions& options, int rank) {
 std::vector<BehaviourRow> behaviour_rows(const std::filesystem::path& parts, const std::map<std::string, int>& exit_codes) {
   const Findings single = read_part(part_path(parts, in_one_process, 0)).behaviour;
   const Findings rank0 = read_part(part_path(parts, in_ranks, 0)).behaviour, rank1 = read_part(part_path(parts, in_ranks, 1)).behaviour;
+  const Findings threw = read_part(part_path(parts, thrown, 1)).behaviour, noticed = read_part(part_path(parts, thrown, 0)).behaviour;
   const Findings survivor = read_part(part_path(parts, killed_rank, 0)).behaviour;
   const auto one = [&](const std::string& name) { return single.at("one " + name); };
   const auto dp = [&](const std::string& name) { return single.at("dp " + name); };
@@ -85,8 +89,8 @@ std::vector<BehaviourRow> behaviour_rows(const std::filesystem::path& parts, con
                   {"conformance:data parallel: names begin with module., and load without it",
                    "conformance:case 74: names in the state_dict, and loading without the wrapper"}});
   rows.push_back({"An exception in one worker", one("exception"), dp("exception"),
-                  fmt::format("rank 1 throws \"{}\"; rank 0 notices after {} ms: \"{}\"", message_of(rank1.at("exception")),
-                              milliseconds_of(rank0.at("exception")), message_of(rank0.at("exception"))),
+                  fmt::format("rank 1 throws \"{}\"; rank 0 notices after {} ms: \"{}\"", threw.at("exception"),
+                              milliseconds_of(noticed.at("exception")), message_of(noticed.at("exception"))),
                   {"conformance:data parallel, D8: an error in a replica names it, and leaves no thread behind",
                    "fault:fault: a rank that throws, and one that returns early, are named by the others"}});
   rows.push_back({"A worker is killed (SIGKILL)", "the program is gone",
@@ -96,8 +100,8 @@ std::vector<BehaviourRow> behaviour_rows(const std::filesystem::path& parts, con
                   {"distributed:compare: a killed worker ends DP, and is noticed by DDP",
                    "fault:fault: kill -9 of any rank in the middle of training, every survivor names it within 2 s"}});
   rows.push_back({"The loss that is printed: losses 1, 2, 3, 4", one("loss"), dp("loss"), both("loss"),
-                  {"parity:parity: article B in DataParallel on 1 to 7 devices is chapter 01",
-                   "distributed:chapter 05: 2 and 3 processes have PyTorch DDP's losses over 20 steps"}});
+                  {"parity:parity, case 93: Mini on 2, 3 and 4 devices",
+                   "conformance:case 94: 2 and 4 ranks with contiguous shards of D64 have the losses of the whole batch"}});
   rows.push_back({"Evaluation of 11 samples", one("evaluation"), dp("evaluation"), rank0.at("evaluation"),
                   {"conformance:P5: evaluation counts every sample exactly once, whatever the number of ranks",
                    "distributed:P6: metrics are summed over the ranks before they are divided"}});

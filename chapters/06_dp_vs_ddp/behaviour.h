@@ -17,12 +17,14 @@ using Findings = std::map<std::string, std::string>;
 
 /// On one device (a module as it is) or, with `parallel`, in DataParallel on cpu:0 and cpu:1.
 Findings find_in_one_process(bool parallel);
-/// In DistributedDataParallel, as this rank of two. Joins and leaves the group twice; the second time rank 1 fails on purpose.
+/// In DistributedDataParallel, as this rank of two.
 Findings find_as_rank();
 
 /// Ends the process by SIGKILL, from within the thread of a DataParallel replica.
 void die_in_a_replica();
-/// In DistributedDataParallel, as one of two ranks of which rank 1 kills itself: what rank 0 notices.
+/// In DistributedDataParallel, as one of two ranks of which rank 1 throws: what it throws, and what rank 0 notices.
+Findings find_as_thrower();
+/// The same with a rank 1 that kills itself.
 Findings find_as_survivor();
 
 /// Roles that a comparison starts for the table. Those that `dies` names end by SIGKILL, as they should.

@@ -109,7 +109,6 @@ Findings find_in_one_process(bool parallel) {
   return found;
 }
 
-
 void die_in_a_replica() {
   parallel_for_devices(two, [](size_t replica) {
     if (replica == 1) raise(SIGKILL);

@@ -1,5 +1,7 @@
 #include "chapters/06_dp_vs_ddp/compare.h"
 
+#include <signal.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +37,23 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
+/// Signals that ask for the end wait until a part runs: the launcher takes them, ends the part, and the folder above is removed as usual.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+    sigprocmask(SIG_BLOCK, &set, &before_);
+  }
+  ~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 std::string how_it_ended(int code, const CompareOptions& options) {
   if (code == 124) return fmt::format("was not done after {} s (--timeout)", options.timeout);
   if (code > 128) return fmt::format("was killed by signal {}", code - 128);
@@ -50,6 +69,7 @@ void run_role(const Role& role, const CompareOptions& options, const std::vector
 }  // namespace
 
 Comparison compare(const CompareOptions& original, const std::vector<std::string>& arguments) {
+  const HeldSignals held;
   const ScratchFolder scratch(original.output);
   CompareOptions options = original;
   options.parts = scratch.path();

@@ -26,7 +26,7 @@ const count = value => Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, 
 const short = value => value === 0 ? '0' : value.toExponential(1);
 const largest = list => list.reduce((most, value) => Math.max(most, value), 0);
 const sum = list => list.reduce((total, value) => total + value, 0);
-const color = index => `var(--c${index % 7})`;
+const color = index => `var(--c${index})`;
 const phaseColor = phase => `var(--p-${phase.replace(/ /g, '-')}, var(--soft))`;
 const PHASES = ['data', 'to', 'scatter', 'replicate', 'buffers', 'forward', 'gather', 'loss', 'gather backward', 'backward', 'reduce', 'communication', 'step', 'iteration', 'idle'];
 const PHASE_NAMES = { step: 'optimizer', iteration: 'other', idle: 'waiting for others', communication: 'waiting for all-reduce', to: 'batch to the device' };
@@ -75,7 +75,7 @@ const column = name => ({ name }), numbers = name => ({ name, number: true });
 
 // Lines over the steps, the y axis logarithmic.
 function line_chart(width, series, limit, label) {
-  const floor = 1e-9, left = 58, right = 10, top = 12, bottom = 40, height = Math.min(300, Math.max(220, width * 0.45));
+  const floor = 1e-9, left = 58, right = 10, top = 28, bottom = 40, height = Math.min(300, Math.max(220, width * 0.45));
   const steps = largest(series.map(line => line.values.length));
   const ceiling = 10 ** Math.ceil(Math.log10(Math.max(limit || floor, ...series.map(line => largest(line.values)), 1e-7)));
   const x = step => left + (width - left - right) * (steps === 1 ? 0.5 : (step - 1) / (steps - 1));
@@ -89,14 +89,16 @@ function line_chart(width, series, limit, label) {
   for (const step of ticks(steps, width < 500 ? 4 : 10).map(Math.round)) {
     if (step >= 1) svg.append(element('text', { x: x(step), y: height - bottom + 18, 'text-anchor': 'middle', class: 'soft' }, step));
   }
+  svg.append(element('text', { x: 0, y: 12, class: 'soft' }, 'largest difference from one device, logarithmic'));
   svg.append(element('text', { x: (left + width - right) / 2, y: height - 4, 'text-anchor': 'middle', class: 'soft' }, 'step'));
   if (limit) {
     svg.append(element('line', { x1: left, x2: width - right, y1: y(limit), y2: y(limit), stroke: 'var(--bad)', 'stroke-dasharray': '5 4' }));
     svg.append(element('text', { x: width - right, y: y(limit) - 5, 'text-anchor': 'end', style: 'fill:var(--bad)' }, `tolerance ${limit.toExponential(0)}`));
   }
-  series.forEach(line => {
-    const points = line.values.map((value, i) => `${x(i + 1).toFixed(1)},${y(value).toFixed(1)}`).join(' ');
-    svg.append(element('polyline', { points, fill: 'none', stroke: line.color, 'stroke-width': 2, 'stroke-linejoin': 'round', 'stroke-dasharray': line.dash || 'none' }));
+  // Lines often lie on one another: the lower ones are wider.
+  series.forEach((line, i) => {
+    const points = line.values.map((value, step) => `${x(step + 1).toFixed(1)},${y(value).toFixed(1)}`).join(' ');
+    svg.append(element('polyline', { points, fill: 'none', stroke: line.color, 'stroke-width': 1.5 + 1.6 * (series.length - 1 - i), 'stroke-linejoin': 'round' }));
   });
   return [svg, legend(series.map(line => [line.name, line.color]))];
 }
@@ -172,13 +174,10 @@ function timeline_chart(width, groups, label) {
 
 // --- what is drawn -------------------------------------------------------------------------------------------------
 
+// A variant that is missing (one_all_threads, where there is one thread) must not change the others' colours.
+const color_of = { one: 0, one_all_threads: 1, dp: 2, ddp_after_backward: 3, ddp_per_gradient: 4, ddp_buckets: 5, ddp_overlap: 6 };
 const compared = variants.filter(variant => variant.name !== 'one');
-// DDP's reducers often lie on one another: dashes show those below.
-const DASHES = ['none', 'none', 'none', '2 6', '6 4', '10 3', 'none'];
-const lines = key => compared.map(variant => {
-  const index = variants.indexOf(variant);
-  return { name: variant.title, color: color(index), dash: DASHES[index % 7], values: variant.parity[key] };
-});
+const lines = key => compared.map(variant => ({ name: variant.title, color: color(color_of[variant.name]), values: variant.parity[key] }));
 
 function first_row(variant) {
   const row = variant.speed.phases.length > 0 ? variant.speed.phases[0].row : '';
@@ -198,9 +197,9 @@ const shown_in_timeline = variants.filter(variant => variant.name === 'dp' || va
 const charts = {
   'parity-loss': width => line_chart(width, lines('loss'), variants[0].parity.tolerance, 'Difference of the loss from one device, per step'),
   'parity-parameters': width => line_chart(width, lines('parameters'), 0, 'Largest difference of a parameter from one device, per step'),
-  speed: width => bar_chart(width, variants.map((variant, i) => ({
+  speed: width => bar_chart(width, variants.map(variant => ({
     name: variant.title,
-    pieces: [{ name: 'median', value: variant.speed.samples_per_second, color: color(i) }],
+    pieces: [{ name: 'median', value: variant.speed.samples_per_second, color: color(color_of[variant.name]) }],
     dots: variant.speed.run_step_ms.map(ms => report.global_batch / ms * 1000),
     text: count(variant.speed.samples_per_second),
   })), 'samples a second', 'Samples a second of each variant'),
@@ -236,7 +235,7 @@ function draw() {
   }
   root.setAttribute('data-charts', document.querySelectorAll('figure[data-chart] svg').length);
   root.setAttribute('data-overflow', root.scrollWidth - root.clientWidth);
-  root.setAttribute('data-width', root.clientWidth);
+  root.setAttribute('data-width', window.innerWidth);
 }
 
 // --- text and tables -----------------------------------------------------------------------------------------------
