@@ -80,7 +80,7 @@ std::vector<BehaviourRow> behaviour_rows(const std::filesystem::path& parts, con
   rows.push_back({"Dropout masks, after manual_seed(1)", same_mask(one("dropout")), same_mask(dp("dropout")),
                   fmt::format("{}; seeded with the rank added: {}", same_mask(rank0.at("dropout")), rank0.at("dropout_seeded")),
                   {"conformance:data parallel, D15: devices draw from their own generators: equal seeds, equal masks at first",
-                   "distributed:compare: what the table says of DDP is what two processes do"}});
+                   "comparison:compare: what the table says of DDP is what two processes do"}});
   rows.push_back({"Random state: another manual_seed gives another order of the samples", one("random"), dp("random"),
                   rank0.at("random") + " (DistributedSampler has a seed of its own)",
                   {"conformance:case 15: the base seed is drawn at once, the sampler's with the first batch",
@@ -97,7 +97,7 @@ std::vector<BehaviourRow> behaviour_rows(const std::filesystem::path& parts, con
                   fmt::format("a worker is a thread: the whole program ends ({})", ended_by(exit_codes.at(killed_replica))),
                   fmt::format("rank 0 notices after {} ms: \"{}\"; the launcher ends the rest ({})", milliseconds_of(survivor.at("killed")),
                               message_of(survivor.at("killed")), ended_by(exit_codes.at(killed_rank))),
-                  {"distributed:compare: a killed worker ends DP, and is noticed by DDP",
+                  {"comparison:compare: a killed worker ends DP, and is noticed by DDP",
                    "fault:fault: kill -9 of any rank in the middle of training, every survivor names it within 2 s"}});
   rows.push_back({"The loss that is printed: losses 1, 2, 3, 4", one("loss"), dp("loss"), both("loss"),
                   {"parity:parity, case 93: Mini on 2, 3 and 4 devices",
