@@ -25,6 +25,7 @@ DistributedSampler::DistributedSampler(int64_t n, int world_size, int rank, Opti
 }
 
 std::vector<int64_t> DistributedSampler::order(int64_t epoch, Generator /*stream*/) const {
+  // BEGIN SOLUTION 05.1 indices of the DistributedSampler
   const std::vector<int64_t> all = distributed_order(n_, options_.seed, epoch, options_.shuffle);
   std::vector<int64_t> mine;
   mine.reserve(static_cast<size_t>(num_samples_));
@@ -32,6 +33,7 @@ std::vector<int64_t> DistributedSampler::order(int64_t epoch, Generator /*stream
     mine.push_back(all[static_cast<size_t>(i % n_)]);  // past the end the list begins anew: the padding
   }
   return mine;
+  // END SOLUTION
 }
 
 UnpaddedSampler::UnpaddedSampler(int64_t n, int world_size, int rank) : n_(n), world_size_(world_size), rank_(rank) {

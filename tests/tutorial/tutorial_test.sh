@@ -47,13 +47,39 @@ test_missing_chapter_names_those_that_exist() {
   expect_not_called apt-get cmake
 }
 
-test_workshop_commands_say_that_they_are_missing() {
+test_workshop_commands_go_to_their_program() {
+  stand_in python3 <<<'shift 2
+echo "workshop$(printf " <%s>" "$@")" >>"$stand_in_log"
+[ "$1" != started ] || { [ ! -e "$stand_in_state/not_started" ] || exit 1; echo 02; }'
+  call start 02 --force
+  expect_status 0
+  expect_in log "workshop <start> <02> <--force>"
+  call check 2 3
+  expect_status 0
+  expect_in log "workshop <started> <2> <3>" "--target workshop_02" "workshop <check> <2> <3> <--program> <build/release/bin/workshop_02>"
+  call solution 02 --yes
+  expect_in log "workshop <solution> <02> <--yes>"
+  touch "$stand_in_state/compile_error"
+  call check 02
+  expect_status 1
+  expect_in err "main.cpp:7: error: expected" "your copy does not compile"
+  : >"$sandbox/log"
+  touch "$stand_in_state/not_started"
+  call check 02
+  expect_status 1
+  expect_not_called cmake
+}
+
+test_workshop_commands_need_a_chapter_and_python() {
   local name
-  for name in start check hint solution progress; do
-    call "$name" 02
+  for name in start check hint solution; do
+    call "$name"
     expect_status 2
-    expect_in err "not part of this version"
+    expect_in err "$name needs a chapter"
   done
+  call progress
+  expect_status 1
+  expect_in err "python3"
 }
 
 test_run_passes_options_on() {
