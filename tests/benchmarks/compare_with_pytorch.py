@@ -8,6 +8,7 @@ of the rounds' ratios. "tuned" is PyTorch with glibc told to keep its memory: as
 Data loading is not timed: both sides step through eight batches that are in memory.
 """
 import argparse
+import importlib.util
 import json
 import os
 import statistics
@@ -110,6 +111,11 @@ def main():
     if options.pytorch_steps:
         pytorch_steps(options)
         return
+
+    if importlib.util.find_spec("torch") is None:
+        raise SystemExit(f"error: {sys.executable} has no PyTorch; use the Python that has it (/usr/bin/python3 with Debian's python3-torch)")
+    if not os.access(options.program, os.X_OK):
+        raise SystemExit(f"error: {options.program} is not there; build it (./tutorial test does), or name it with --program")
 
     print("samples/s, median (lowest–highest)\n")
     print("| network | batch | threads | ours | PyTorch, tuned | ratio | PyTorch as it comes | ratio | targets |\n|" + "---|" * 9, flush=True)
