@@ -57,16 +57,19 @@ std::vector<BehaviourRow> behaviour_rows(const std::filesystem::path& parts, con
   const Findings survivor = read_part(part_path(parts, killed_rank, 0)).behaviour;
   const auto one = [&](const std::string& name) { return single.at("one " + name); };
   const auto dp = [&](const std::string& name) { return single.at("dp " + name); };
-  const auto both = [&](const std::string& name) { return fmt::format("rank 0: {}; rank 1: {}", rank0.at(name), rank1.at(name)); };
+  const auto both = [&](const std::string& name) {
+    if (rank0.at(name) == rank1.at(name)) return rank0.at(name) + " on both ranks";
+    return fmt::format("rank 0: {}; rank 1: {}", rank0.at(name), rank1.at(name));
+  };
   const auto same_mask = [](const std::string& answer) { return fmt::format("both halves of the batch get one mask: {}", answer); };
 
   std::vector<BehaviourRow> rows;
   rows.push_back({"Gradients are summed (DP) or averaged (DDP): gradient of the summed loss of w·x, w = 1, batch 1, 2, 3, 4", one("gradients"),
-                  dp("gradients"), rank0.at("gradients") + " on both ranks: the mean of 3 and 7",
+                  dp("gradients"), both("gradients") + " (the mean of 3 and 7)",
                   {"conformance:data parallel, case 42: gradients of the replicas add up to the single device's",
                    "conformance:case 64: sum losses come out smaller by the number of ranks, uneven shards weigh differently"}});
   rows.push_back({"Uneven last batch: gradient of the mean loss, batch 1, 2, 3", one("uneven"), dp("uneven") + " (one mean over the gathered batch)",
-                  rank0.at("uneven") + " (the mean of the ranks' means)",
+                  both("uneven") + " (the mean of the ranks' means)",
                   {"parity:parity, D5: 7 losses of 1 and 6 of 2 make 1.461538 and not 1.5",
                    "conformance:case 64: sum losses come out smaller by the number of ranks, uneven shards weigh differently"}});
   rows.push_back({"BatchNorm: running mean after a batch 0, 2, 10, 12 (momentum 0.1)", one("batch_norm"), dp("batch_norm") + " (the first chunk's)",
@@ -93,7 +96,7 @@ std::vector<BehaviourRow> behaviour_rows(const std::filesystem::path& parts, con
                               milliseconds_of(noticed.at("exception")), message_of(noticed.at("exception"))),
                   {"conformance:data parallel, D8: an error in a replica names it, and leaves no thread behind",
                    "fault:fault: a rank that throws, and one that returns early, are named by the others"}});
-  rows.push_back({"A worker is killed (SIGKILL)", "the program is gone",
+  rows.push_back({"A worker is killed (SIGKILL)", "has no other worker",
                   fmt::format("a worker is a thread: the whole program ends ({})", ended_by(exit_codes.at(killed_replica))),
                   fmt::format("rank 0 notices after {} ms: \"{}\"; the launcher ends the rest ({})", milliseconds_of(survivor.at("killed")),
                               message_of(survivor.at("killed")), ended_by(exit_codes.at(killed_rank))),
