@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "chapters/tour/child_program.h"
+#include "common/launch/child_program.h"
 #include "chapters/tour/options.h"
 #include "chapters/tour/progress.h"
 #include "chapters/tour/report.h"

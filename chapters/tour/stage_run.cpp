@@ -6,7 +6,7 @@
 #include <regex>
 #include <sstream>
 
-#include "chapters/tour/child_program.h"
+#include "common/launch/child_program.h"
 #include "common/core/error.h"
 #include "common/core/file.h"
 #include "common/training/safetensors.h"

@@ -1,4 +1,4 @@
-#include "chapters/tour/child_program.h"
+#include "common/launch/child_program.h"
 
 #include <fcntl.h>
 #include <poll.h>

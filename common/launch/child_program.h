@@ -13,7 +13,7 @@ struct LineReaders {
 };
 
 /// Runs `command` to its end and returns its exit code, 128 + signal if it was killed. At the limit it is sent SIGTERM, and SIGKILL some
-/// seconds later; a program that is the launcher ends all its ranks. If this process is killed, the program gets SIGTERM. Throws Error if it
+/// seconds later; so it is if a reader throws. A program that is the launcher ends all its ranks. If this process is killed, the program gets SIGTERM. Throws Error if it
 /// cannot be started, or if stop_on_signals() was called and a signal has come: the program is ended first.
 int run_child(const std::vector<std::string>& command, std::chrono::duration<double> limit, const LineReaders& readers);
 
