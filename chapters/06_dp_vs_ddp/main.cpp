@@ -1,12 +1,14 @@
 // Chapter 06: one device, DataParallel and DistributedDataParallel on the same batches. Prints tables, and writes report/index.html,
 // report.json and trace.json.
 //   ./tutorial compare --devices 2
+//   ./tutorial compare --simulate       a model of more devices instead
 #include <CLI/CLI.hpp>
 
 #include "chapters/06_dp_vs_ddp/compare.h"
 #include "chapters/06_dp_vs_ddp/options.h"
 #include "chapters/06_dp_vs_ddp/page.h"
 #include "chapters/06_dp_vs_ddp/roles.h"
+#include "chapters/06_dp_vs_ddp/simulate.h"
 #include "chapters/06_dp_vs_ddp/tables.h"
 #include "common/core/error.h"
 #include "common/core/file.h"
@@ -17,11 +19,20 @@ static int run(int argc, char** argv) {
   CompareOptions options;
   CLI::App app("Chapter 06: one device, DataParallel and DistributedDataParallel on the same batches, compared");
   add_compare_options(app, options);
+  SimulateOptions simulation;
+  add_simulate_options(app, simulation);
   TrainingOptions unused;  // the parser fills in what is left open there
   parse_command_line(app, unused, argc, argv);
   check_compare_options(options);
   if (!options.role.empty()) {  // started by the comparison itself
     play_role(options);
+    return 0;
+  }
+
+  if (simulation.simulate) {
+    const Simulation result = simulate(options, simulation, std::filesystem::read_symlink("/proc/self/exe").parent_path());
+    fmt::print("{}", simulation_text(result));
+    write_file(options.output / "simulation.json", simulation_json(result).dump(1) + "\n");
     return 0;
   }
 
