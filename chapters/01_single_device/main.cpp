@@ -5,6 +5,7 @@
 #include "chapters/01_single_device/networks.h"
 #include "chapters/01_single_device/predict.h"
 #include "common/optim/sgd.h"
+#include "common/training/checkpoint.h"
 #include "common/training/data.h"
 #include "common/training/loop.h"
 #include "common/training/options.h"
@@ -22,10 +23,12 @@ static int train(int argc, char** argv) {
   bool graph = false;
   app.add_flag("--graph", graph, "Launch the whole training step as one CUDA graph; needs --device cuda");
   parse_command_line(app, options, argc, argv);
+  check_predictions(predict, options);
 
   const std::vector<Device> devices = choose_devices(options);
   check<UsageError>(devices.size() == 1, "chapter 01 uses one device, found --devices {}; chapters 02 and 03 use several", options.devices);
   const Device device = devices[0];
+  check<UsageError>(!graph || device.type == DeviceType::cuda, "--graph captures the step of a GPU; it needs --device cuda");
   prepare_devices(options, devices);
 
   // 2. The data, the network, the optimizer. The seed comes first: the weights are the first random numbers drawn.
@@ -37,7 +40,7 @@ static int train(int argc, char** argv) {
   SGD optimizer(model->parameters(), {.lr = options.lr, .momentum = options.momentum});
 
   if (predict.asked() && !options.resume.empty()) {  // a trained network is there: only look at pictures
-    model->load_state_dict(consume_prefix_in_state_dict_if_present(read_safetensors(options.resume).tensors));
+    load_weights(options.resume, read_safetensors(options.resume).tensors, *model);
     run_predictions(predict, *model, data.test_set(), device);
     return 0;
   }

@@ -5,6 +5,7 @@
 
 #include "common/data/dataset.h"
 #include "common/nn/module.h"
+#include "common/training/options.h"
 
 namespace CLI {
 class App;
@@ -19,6 +20,10 @@ struct PredictOptions {
   bool asked() const { return !picture.empty() || !misclassified.empty(); }
 };
 void add_predict_options(CLI::App& app, PredictOptions& options);
+
+/// Before the training: throws DataError for a picture without a digit, Error for a directory that cannot be written, UsageError for
+/// options of training beside --resume, with which nothing is trained.
+void check_predictions(const PredictOptions& options, const TrainingOptions& training);
 
 /// Draws the digit of a picture (PNG or JPEG) as the network sees it, and the ten probabilities as bars. Throws DataError for a file that
 /// is no picture.

@@ -10,6 +10,7 @@
 
 #include "chapters/04_process_group/host_process_group.h"
 #include "chapters/04_process_group/nccl.h"
+#include "common/core/console.h"
 
 namespace miniddp {
 
@@ -118,7 +119,7 @@ ProcessGroup& init_process_group(const InitOptions& options) {
   try {
     all.store = rendezvous(all.info, options.rendezvous_timeout);
     if (all.debug != DebugLevel::off) {
-      fmt::print(stderr, "miniddp: rank {} of {} ({}), local rank {}, backend {}, store {}:{}, address {}\n",
+      print_errors("miniddp: rank {} of {} ({}), local rank {}, backend {}, store {}:{}, address {}\n",
                  all.info.rank, all.info.world_size, all.info.launcher, all.info.local_rank, options.backend,
                  all.store->host(), all.store->port(), address_for_peers(*all.store));
     }

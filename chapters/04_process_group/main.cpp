@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "chapters/04_process_group/init_process_group.h"
+#include "common/core/console.h"
 #include "common/core/generator.h"
 
 using namespace miniddp;
@@ -22,8 +22,7 @@ struct Options {
 // One line of one rank, whole: the ranks write at the same time.
 template <class... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) {
-  fmt::print("{}\n", fmt::format(format, std::forward<Args>(args)...));
-  std::fflush(stdout);
+  print_output("{}\n", fmt::format(format, std::forward<Args>(args)...));
 }
 
 // 1. Every rank begins with weights of its own; after the broadcast all have rank 0's.
@@ -89,6 +88,7 @@ void compare(ProcessGroup& library, ProcessGroup& ring, const Options& options) 
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   Options options;
   CLI::App app(
       "Process groups: broadcast, all-reduce by the library and by hand. Start it on every rank: launch "
@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
     group.barrier()->wait();
     return 0;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    print_errors("error: {}\n", error.what());
     return 1;
   }
 }

@@ -16,8 +16,12 @@ uint64_t file_size_of(const std::filesystem::path& path, std::string_view what);
 std::string read_file(const std::filesystem::path& path, std::string_view what);
 
 /// Writes through a temporary file beside `path`, flushed to the disk and then renamed, so that `path` is
-/// never half written. Makes the directory if there is none. Throws Error, and leaves no temporary file, if
-/// that fails.
+/// never half written. Makes the directory if there is none; writes through a symbolic link. Throws Error, and
+/// leaves no temporary file, if that fails or `path` is there and no regular file.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
+
+/// Throws Error as write_file would for want of a directory or of permission, without writing anything: for
+/// results of long work, before the work.
+void check_writable(const std::filesystem::path& path);
 
 }  // namespace miniddp

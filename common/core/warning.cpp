@@ -1,11 +1,10 @@
 #include "common/core/warning.h"
 
-#include <fmt/format.h>
-
-#include <cstdio>
 #include <mutex>
 #include <set>
 #include <utility>
+
+#include "common/core/console.h"
 
 namespace miniddp {
 namespace {
@@ -29,7 +28,7 @@ void warn(const std::string& message) {
   if (all.handler) {
     all.handler(message);
   } else if (all.printed.insert(message).second) {
-    fmt::print(stderr, "warning: {}\n", message);
+    print_errors("warning: {}\n", message);
   }
 }
 

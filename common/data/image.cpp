@@ -85,8 +85,9 @@ GreyImage load_image(const std::filesystem::path& path) {
                    most_pixels, cols, rows);
   const std::unique_ptr<stbi_uc, StbFree> pixels(
       stbi_load_from_memory(data, size, &cols, &rows, &channels, 0));
+  const char* reason = pixels == nullptr ? stbi_failure_reason() : nullptr;
   check<DataError>(pixels != nullptr, "{}: the picture is damaged ({}). Save or copy it again", name,
-                   stbi_failure_reason());
+                   reason == nullptr || *reason == '\0' ? "its data do not fit its header" : reason);
   return to_grey(pixels.get(), rows, cols, channels);
 }
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "common/core/console.h"
 #include "common/core/error.h"
 #include "common/launch/process_tree.h"
 #include "common/launch/supervisor.h"
@@ -26,14 +27,14 @@ int run_supervisor(LaunchPlan plan, pid_t front) {
     if (getppid() != front) return 1;
     return supervisor.run();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    print_errors("error: {}\n", error.what());
     return 1;
   }
 }
 
 void announce(const LaunchPlan& plan) {
   const std::string threads = plan.omp_threads > 0 ? fmt::format("{} for each", plan.omp_threads) : fmt::format("{} as you set it", getenv("OMP_NUM_THREADS"));
-  fmt::print(stderr, "launch: {} ranks, store at {}:{}, OMP_NUM_THREADS={}\n", plan.options.nproc, plan.options.master_addr, plan.master_port, threads);
+  print_errors("launch: {} ranks, store at {}:{}, OMP_NUM_THREADS={}\n", plan.options.nproc, plan.options.master_addr, plan.master_port, threads);
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ int launch(const LaunchOptions& options) {
   kill_descendants();
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  fmt::print(stderr, "launch: the supervisor of the ranks was killed by signal {}: all ranks were ended\n",
+  print_errors("launch: the supervisor of the ranks was killed by signal {}: all ranks were ended\n",
              WTERMSIG(status));
   return 128 + WTERMSIG(status);
 }

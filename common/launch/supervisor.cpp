@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/core/console.h"
 #include "common/core/error.h"
 #include "common/launch/process_tree.h"
 
@@ -95,7 +96,7 @@ void Supervisor::handle_signals() {
     if (signal == SIGCHLD) continue;  // reaped below, however many signals were merged
     if (!interrupted_by_) {
       interrupted_by_ = signal;
-      fmt::print(stderr, "launch: signal {} ({}) received: ending all ranks\n", signal, strsignal(signal));
+      print_errors("launch: signal {} ({}) received: ending all ranks\n", signal, strsignal(signal));
       begin_stop();
     } else {
       kill_at_ = Clock::now();  // asked twice: no more grace
@@ -139,7 +140,7 @@ void Supervisor::check_limits() {
   if (plan_.options.timeout > 0 && !timed_out_ && !kill_at_ &&
       now >= start_ + duration_of(plan_.options.timeout)) {
     timed_out_ = true;
-    fmt::print(stderr, "launch: the time limit of {} s is reached: ending all ranks\n",
+    print_errors("launch: the time limit of {} s is reached: ending all ranks\n",
                plan_.options.timeout);
     begin_stop();
   }
@@ -147,7 +148,7 @@ void Supervisor::check_limits() {
   for (const RankProcess& rank : ranks_) {
     if (!rank.running()) continue;
     if (!killed_)
-      fmt::print(stderr, "launch: rank {} did not end within {} s of SIGTERM: killing it\n", rank.rank(),
+      print_errors("launch: rank {} did not end within {} s of SIGTERM: killing it\n", rank.rank(),
                  plan_.options.grace);
     rank.signal_group(SIGKILL);
   }
@@ -161,17 +162,16 @@ int Supervisor::report() {
   if (!first_failure_) return 0;
   const RankProcess& first = ranks_[static_cast<size_t>(*first_failure_)];
   if (!plan_.options.report_failures) return first.exit_code();
-  fmt::print(stderr, "launch: rank {} failed first: {}, {:.1f} s after the start\n", first.rank(),
+  print_errors("launch: rank {} failed first: {}, {:.1f} s after the start\n", first.rank(),
              first.how_it_ended(), seconds(first.end_time() - start_));
   if (const auto lines = first.last_lines().lines(); !lines.empty()) {
-    fmt::print(stderr, "launch: the last lines of rank {}:\n", first.rank());
-    for (const std::string& line : lines) fmt::print(stderr, "    {}\n", line);
+    print_errors("launch: the last lines of rank {}:\n", first.rank());
+    for (const std::string& line : lines) print_terminal("    {}\n", line);
   }
   for (const RankProcess& rank : ranks_) {
     if (!rank.failed() && rank.end_time() < first.end_time()) {
-      fmt::print(stderr,
-                 "launch: rank {} had ended {:.1f} s before, with exit code 0: did it return early?\n",
-                 rank.rank(), seconds(first.end_time() - rank.end_time()));
+      print_errors("launch: rank {} had ended {:.1f} s before, with exit code 0: did it return early?\n",
+                   rank.rank(), seconds(first.end_time() - rank.end_time()));
     }
   }
   return first.exit_code();

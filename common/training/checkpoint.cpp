@@ -1,5 +1,8 @@
 #include "common/training/checkpoint.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "common/core/base64.h"
@@ -24,7 +27,32 @@ std::string bytes_of(const Tensor& tensor) {
   return bytes;
 }
 
+// nlohmann-json turns fractions, negative and too large numbers into what was asked for.
+int64_t whole_number(const nlohmann::json& object, const char* name, int64_t largest = std::numeric_limits<int64_t>::max()) {
+  const auto& value = object.at(name);
+  check(value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(largest),
+        "its training state is damaged: expected a whole number from 0 to {} as {}, found {}", largest, name, value.dump());
+  return value.get<int64_t>();
+}
+
 }  // namespace
+
+void load_weights(const std::filesystem::path& path, const NamedTensors& tensors, Module& model) {
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.dtype() != DType::float32) continue;
+    const auto values = tensor.to_vector<float>();
+    const auto bad = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+    check<DataError>(bad == values.end(),
+                     "{}: {} holds {}: the run that saved it had diverged. Take an earlier checkpoint, or train anew with a smaller --lr",
+                     path.string(), name, bad == values.end() ? 0 : *bad);
+  }
+  const bool wrapped = model.state_dict().front().first.starts_with("module.");
+  try {
+    model.load_state_dict(wrapped ? tensors : consume_prefix_in_state_dict_if_present(tensors));
+  } catch (const Error& error) {
+    throw DataError("{}: holds another network than this one (see --model): {}", path.string(), error.what());
+  }
+}
 
 void save_checkpoint(const std::filesystem::path& path, const TrainingOptions& options, const Module& model, const SGD& optimizer,
                      const Progress& progress, const std::vector<Device>& devices) {
@@ -60,11 +88,13 @@ Progress load_checkpoint(const std::filesystem::path& path, const TrainingOption
       const std::string saved = state.at("run").at(name).dump();
       check(saved == value.dump(), "it was saved with {} = {}, this run has {}", name, saved, value.dump());
     }
-    progress.steps = state.at("steps").get<int64_t>();
-    progress.epoch = state.at("epoch").get<int>();
+    constexpr int most_epochs = std::numeric_limits<int>::max();
+    constexpr int64_t most_steps = std::numeric_limits<int64_t>::max() / 2;  // there is room to go on
+    progress.steps = whole_number(state, "steps", most_steps);
+    progress.epoch = static_cast<int>(whole_number(state, "epoch", most_epochs));
     const auto& pass = state.at("pass");
-    progress.pass = {pass.at("epoch").get<int64_t>(), pass.at("next_batch").get<int64_t>(), pass.at("batch_size").get<int64_t>(),
-                     pass.at("samples").get<int64_t>(), pass.at("stream").get<std::string>()};
+    progress.pass = {whole_number(pass, "epoch", most_epochs), whole_number(pass, "next_batch"), whole_number(pass, "batch_size"),
+                     whole_number(pass, "samples"), pass.at("stream").get<std::string>()};
     const std::vector<Tensor> parameters = model.parameters();
     std::vector<Tensor> buffers(parameters.size());
     const auto& momentum = state.at("momentum");
@@ -76,9 +106,8 @@ Progress load_checkpoint(const std::filesystem::path& path, const TrainingOption
       check(bytes.size() == buffers[i].nbytes(), "momentum buffer {}: expected {} bytes, found {}", i, buffers[i].nbytes(), bytes.size());
       copy_rows(buffers[i].raw_data(), buffers[i].device(), bytes.size(), bytes.data(), Device{}, bytes.size(), bytes.size(), 1);
     }
-    const bool wrapped = model.state_dict().front().first.starts_with("module.");
-    model.load_state_dict(wrapped ? content.tensors : consume_prefix_in_state_dict_if_present(content.tensors));
     optimizer.set_momentum_buffers(std::move(buffers));
+    check(state.at("generators").contains(Device{}.str()), "its training state is damaged: {}'s random generator is missing", Device{}.str());
     for (const auto& [device, text] : state.at("generators").items()) {
       default_generator(Device::parse(device)).set_state(text.get<std::string>());
     }
@@ -87,6 +116,7 @@ Progress load_checkpoint(const std::filesystem::path& path, const TrainingOption
   } catch (const Error& error) {
     throw DataError("{}: cannot be resumed: {}", path.string(), error.what());
   }
+  load_weights(path, content.tensors, model);
   return progress;
 }
 

@@ -22,6 +22,10 @@ struct Progress {
 void save_checkpoint(const std::filesystem::path& path, const TrainingOptions& options, const Module& model, const SGD& optimizer,
                      const Progress& progress, const std::vector<Device>& devices);
 
+/// Gives the model the weights of a file that read_safetensors has read, saved with or without DataParallel's prefix. Throws DataError,
+/// naming the file, if they are another network's or not finite.
+void load_weights(const std::filesystem::path& path, const NamedTensors& tensors, Module& model);
+
 /// Restores all of it. Throws DataError if the file is damaged, holds no training state, or comes from a run with other options that
 /// decide the losses (network, batch size, order of the samples, dropout, number of devices).
 Progress load_checkpoint(const std::filesystem::path& path, const TrainingOptions& options, Module& model, SGD& optimizer,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "common/core/console.h"
 #include "common/core/file.h"
 #include "common/training/profile.h"
 
@@ -45,25 +46,29 @@ void TrainingLog::step(int epoch, int64_t batch, int64_t batch_samples, const Te
   if (rank_ == 0 && !options_.loss_csv.empty()) csv_ += fmt::format("{},{:.9g}\n", steps_, loss.item<double>());
   if (speaks_ && batch % options_.log_interval == 0) {
     clear_bar();
-    fmt::print("{}\n", train_line(epoch, batch, batches_, batch * options_.batch_size * processes_, samples_, loss.item<double>()));
-    std::fflush(stdout);
+    print_output("{}\n", train_line(epoch, batch, batches_, batch * options_.batch_size * processes_, samples_, loss.item<double>()));
   }
   if (bar_) draw_bar(epoch, batch + 1);
 }
 
 void TrainingLog::test(const TestResult& result) {
+  write_losses();  // a run that ends early leaves the losses of the epochs before
   if (!speaks_) return;
   clear_bar();
-  fmt::print("\n{}\n\n", test_line(result));
-  std::fflush(stdout);
+  print_output("\n{}\n\n", test_line(result));
 }
 
-void TrainingLog::finish() const {
+void TrainingLog::write_losses() const {
   if (rank_ == 0 && !options_.loss_csv.empty()) write_file(options_.loss_csv, csv_);
+}
+
+void TrainingLog::finish() {
+  clear_bar();
+  write_losses();
   if (!options_.profile && options_.trace.empty()) return;
   const Profile profile = recorder().take();
   if (!options_.trace.empty()) write_file(trace_path(options_.trace, rank_), trace_json(profile, rank_));
-  if (options_.profile && rank_ == 0) fmt::print("{}", profile_table(profile));
+  if (options_.profile && rank_ == 0) write_output(profile_table(profile));
 }
 
 void TrainingLog::draw_bar(int epoch, int64_t batch) {
@@ -73,16 +78,14 @@ void TrainingLog::draw_bar(int epoch, int64_t batch) {
   constexpr int width = 30;
   const int filled = static_cast<int>(width * batch / std::max<int64_t>(batches_, 1));
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  fmt::print(stderr, "\r\033[KEpoch {} [{:=>{}}{:>{}}] {}/{}  {:.0f} samples/s", epoch, "", filled, "", width - filled, batch, batches_,
+  print_terminal("\r\033[KEpoch {} [{:=>{}}{:>{}}] {}/{}  {:.0f} samples/s", epoch, "", filled, "", width - filled, batch, batches_,
              static_cast<double>(samples_seen_) / std::max(seconds, 1e-9));
-  std::fflush(stderr);
   bar_drawn_ = true;
 }
 
 void TrainingLog::clear_bar() {
   if (!bar_drawn_) return;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  write_terminal("\r\033[K");
   bar_drawn_ = false;
 }
 

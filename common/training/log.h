@@ -27,16 +27,17 @@ class TrainingLog {
 
   /// After each training step. Reads the loss, and so waits for the device, only when it is needed. Epochs count from 1, batches from 0.
   void step(int epoch, int64_t batch, int64_t batch_samples, const Tensor& loss);
-  /// Prints the test set's line.
+  /// Prints the test set's line, and writes the CSV as far as it goes.
   void test(const TestResult& result);
 
   int64_t steps() const { return steps_; }
   /// --max-steps is reached.
   bool finished() const { return options_.max_steps > 0 && steps_ >= options_.max_steps; }
   /// The end of the run: writes the CSV and the trace (of rank 2 to "trace.rank2.json") and prints the profile, whichever were asked for.
-  void finish() const;
+  void finish();
 
  private:
+  void write_losses() const;
   void draw_bar(int epoch, int64_t batch);
   void clear_bar();
 

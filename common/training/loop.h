@@ -26,6 +26,8 @@ struct Peers {
 /// Calls `step` for every batch of every epoch that the options ask for, from where --resume says. Logs; after each epoch evaluates
 /// `model` on the test set, on devices[0], and saves. At the end writes the CSV, the trace and the profile. Throws Error if there is
 /// nothing left to train. Of several processes rank 0 prints, saves and writes the losses; all load what --resume names.
+/// A name that cannot be written is refused at once. With --save or --loss-csv Ctrl-C (SIGTERM, SIGHUP) ends a run of one process in good
+/// order: after the step it is at, both files written.
 void train_epochs(const TrainingOptions& options, const std::vector<Device>& devices, TrainingData& data, Module& model, SGD& optimizer,
                   functional::LossFunction loss_function, const TrainStep& step, const Peers& peers = {});
 

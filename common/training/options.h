@@ -10,6 +10,7 @@
 
 namespace CLI {
 class App;
+class Validator;
 }
 
 namespace miniddp {
@@ -46,6 +47,9 @@ TrainingOptions parse_training_options(const char* about, int argc, const char* 
 /// Adds the shared options, with their help, to a program's command line.
 void add_training_options(CLI::App& app, TrainingOptions& options);
 
+/// For options that name something: an empty text, as of a shell variable that is not set, is refused.
+CLI::Validator not_empty();
+
 /// Parses the command line. `--help` prints the help and exits 0. Throws UsageError on a wrong option. Fills in the model's own
 /// numbers where 0 stood for them.
 void parse_command_line(CLI::App& app, TrainingOptions& options, int argc, const char* const* argv);
@@ -57,7 +61,8 @@ std::vector<Device> choose_devices(const TrainingOptions& options, int count = 1
 /// Gives each of `devices` its share of `options.threads`, and prints on stderr which devices and threads the run uses.
 void prepare_devices(const TrainingOptions& options, const std::vector<Device>& devices);
 
-/// Runs a program's body. Errors are printed as "error: …" on stderr; returns the exit status: 0, 1 for errors, 2 for wrong usage.
+/// Runs a program's body. Returns its exit status. Errors are printed as "error: …" on stderr and end the process: with 1, for
+/// wrong usage with 2. Standard streams that are closed and signals that ask to end are dealt with.
 int run_program(int (*body)(int argc, char** argv), int argc, char** argv);
 
 }  // namespace miniddp

@@ -54,16 +54,46 @@ void write_safetensors(const std::filesystem::path& path, const SafeTensors& con
   write_file(path, bytes);
 }
 
+namespace {
+
+constexpr uint64_t largest_file = uint64_t{1} << 30;  // our networks' checkpoints have 11 MB at most
+constexpr size_t most_dims = 16;
+
+// JSON lets a name stand twice and readers disagree on which one counts.
+nlohmann::ordered_json parse_header(std::string_view text) {
+  std::set<std::string> names;
+  const auto look = [&names](int depth, nlohmann::ordered_json::parse_event_t event, nlohmann::ordered_json& parsed) {
+    if (depth == 1 && event == nlohmann::ordered_json::parse_event_t::key) {
+      const auto name = parsed.get<std::string>();
+      check(names.insert(name).second, "the name {} stands twice in its header", name);
+    }
+    return true;
+  };
+  auto header = nlohmann::ordered_json::parse(text.begin(), text.end(), look);
+  check(header.is_object(), "expected a JSON object as its header");
+  return header;
+}
+
+// nlohmann-json turns fractions and negative numbers into what was asked for.
+uint64_t whole(const nlohmann::ordered_json& number) {
+  check(number.is_number_unsigned(), "expected a whole number, found {}", number.dump());
+  return number.get<uint64_t>();
+}
+
+}  // namespace
+
 SafeTensors read_safetensors(const std::filesystem::path& path) {
-  const std::string bytes = read_file(path, "a checkpoint (safetensors)");
+  constexpr const char* what = "a checkpoint (safetensors)";
+  const uint64_t size = file_size_of(path, what);
+  check<DataError>(size <= largest_file, "{}: expected {} of at most {} bytes, found {}", path.string(), what, largest_file, size);
+  const std::string bytes = read_file(path, what);
   SafeTensors content;
   try {
     uint64_t length = 0;
     check(bytes.size() >= sizeof length, "expected at least 8 bytes, found {}", bytes.size());
     std::memcpy(&length, bytes.data(), sizeof length);
     check(length <= bytes.size() - sizeof length, "its header claims {} bytes, the file has {}", length, bytes.size());
-    const auto header = nlohmann::ordered_json::parse(bytes.begin() + sizeof length, bytes.begin() + sizeof length + length);
-    check(header.is_object(), "expected a JSON object as its header");
+    const auto header = parse_header(std::string_view(bytes).substr(sizeof length, length));
     const size_t data = sizeof length + length;
     size_t covered = 0;
     for (const auto& [name, entry] : header.items()) {
@@ -72,8 +102,12 @@ SafeTensors read_safetensors(const std::filesystem::path& path) {
         continue;
       }
       const DType dtype = dtype_from(entry.at("dtype").get<std::string>());
-      const auto shape = entry.at("shape").get<Shape>();
-      const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
+      check(entry.at("shape").is_array() && entry.at("shape").size() <= most_dims, "tensor {}: expected a shape of at most {} dimensions",
+            name, most_dims);
+      Shape shape;
+      for (const auto& dim : entry.at("shape")) shape.push_back(static_cast<int64_t>(whole(dim)));
+      std::vector<uint64_t> offsets;
+      for (const auto& offset : entry.at("data_offsets")) offsets.push_back(whole(offset));
       check(offsets.size() == 2 && offsets[0] == covered && offsets[1] >= offsets[0] && offsets[1] <= bytes.size() - data,
             "tensor {} does not lie where it should: the file is cut short or damaged", name);
       const auto numel = static_cast<uint64_t>(numel_of(shape));

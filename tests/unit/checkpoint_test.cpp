@@ -2,6 +2,8 @@
 #include "common/training/checkpoint.h"
 
 #include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
 
 #include "common/core/base64.h"
 #include "common/core/file.h"
@@ -77,11 +79,17 @@ TEST_CASE("safetensors: damaged files are refused with a message, whatever the d
                              R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})",
                              R"({"w":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
                              R"({"w":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})",
-                             R"({"w":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}})", R"({"__metadata__":{"a":1}})"}) {
+                             R"({"w":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}})",
+                             R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+                             R"({"w":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", R"({"w":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})",
+                             R"({"w":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,4]}})", R"({"__metadata__":{"a":1}})"}) {
     INFO(header);
     with_header(header, "abcd");
     CHECK_THROWS_AS(read_safetensors(path), DataError);
   }
+  // A file that claims more than our networks can have is not read at all.
+  std::filesystem::resize_file(path, uint64_t{1} << 40);
+  CHECK_THROWS_WITH(read_safetensors(path), ContainsSubstring("at most 1073741824 bytes"));
 }
 
 TEST_CASE("checkpoint: model, momentum, generators and position come back, other options are refused") {
@@ -114,4 +122,42 @@ TEST_CASE("checkpoint: model, momentum, generators and position come back, other
                     ContainsSubstring("batch_size") && ContainsSubstring("32"));
   write_safetensors(path, {model.state_dict(), {}});
   CHECK_THROWS_WITH(load_checkpoint(path, options, other, other_optimizer, devices), ContainsSubstring("no training state"));
+}
+
+TEST_CASE("checkpoint: a position that lies, missing generators and weights that are not finite are refused") {
+  TemporaryDirectory directory;
+  const auto path = directory.path() / "x.safetensors";
+  const std::vector<Device> devices{Device{}};
+  const TrainingOptions options;
+  Linear model(3, 2);
+  SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.5});
+  save_checkpoint(path, options, model, optimizer, {17, 2, {1, 5, 64, 100, "some stream"}}, devices);
+  const SafeTensors good = read_safetensors(path);
+  const auto load = [&](const SafeTensors& content) {
+    write_safetensors(path, content);
+    load_checkpoint(path, options, model, optimizer, devices);
+  };
+  REQUIRE_NOTHROW(load(good));
+  const auto damaged = [&](const std::string& pointer, const nlohmann::json& value) {
+    SafeTensors content = good;
+    std::string& text = content.metadata.at("miniddp.training_state");
+    auto state = nlohmann::json::parse(text);
+    state.at(nlohmann::json::json_pointer(pointer)) = value;
+    text = state.dump();
+    return content;
+  };
+  for (const char* pointer : {"/steps", "/epoch", "/pass/epoch", "/pass/next_batch", "/pass/batch_size", "/pass/samples"}) {
+    for (const nlohmann::json& value : {nlohmann::json(-1), nlohmann::json(1.5), nlohmann::json(1e30), nlohmann::json("x"), nlohmann::json()}) {
+      INFO(pointer << " " << value.dump());
+      CHECK_THROWS_WITH(load(damaged(pointer, value)), ContainsSubstring("x.safetensors") && ContainsSubstring("whole number"));
+    }
+  }
+  CHECK_THROWS_AS(load(damaged("/epoch", 3000000001)), DataError);
+  CHECK_THROWS_AS(load(damaged("/steps", std::numeric_limits<int64_t>::max())), DataError);
+  CHECK_THROWS_WITH(load(damaged("/generators", nlohmann::json::object())), ContainsSubstring("generator is missing"));
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    SafeTensors content = good;
+    content.tensors[0].second = Tensor::full(content.tensors[0].second.shape(), bad);
+    CHECK_THROWS_WITH(load(content), ContainsSubstring("diverged"));
+  }
 }
