@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "common/core/console.h"
+
 namespace miniddp {
 
 Progress::Progress(const Stage& stage, const TourOptions& options)
@@ -35,15 +37,13 @@ void Progress::draw_bar(const StageLine& line) {
   constexpr int64_t width = 30;
   const auto filled = static_cast<int>(width * line.step / steps_);
   const std::string end = line.step == steps_ ? "now the test set" : fmt::format("{:.0f} samples/s", line.samples_per_second);
-  fmt::print(stderr, "\r\033[K  [{:=>{}}{:>{}}] {}/{}  {}", "", filled, "", static_cast<int>(width) - filled, line.step, steps_, end);
-  std::fflush(stderr);
+  print_terminal("\r\033[K  [{:=>{}}{:>{}}] {}/{}  {}", "", filled, "", static_cast<int>(width) - filled, line.step, steps_, end);
   drawn_ = true;
 }
 
 void Progress::clear_bar() {
   if (!drawn_) return;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  write_terminal("\r\033[K");
   drawn_ = false;
 }
 

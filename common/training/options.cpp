@@ -254,9 +254,14 @@ int run_program(int (*body)(int argc, char** argv), int argc, char** argv) {
   } catch (const std::exception& error) {
     print_errors("error: {}\n", error.what());
   }
-  // Not through the libraries' own clean-up: where memory was short, OpenBLAS waits there for a thread that never gets any.
-  std::fflush(stdout);
-  std::_Exit(status);
+  // The libraries' own clean-up is left out: where memory was short, OpenBLAS would wait there for a thread that never gets any.
+  ::on_exit(
+      [](int exit_status, void*) {
+        std::fflush(stdout);
+        std::_Exit(exit_status);
+      },
+      nullptr);
+  return status;
 }
 
 }  // namespace miniddp

@@ -61,8 +61,8 @@ std::vector<Device> choose_devices(const TrainingOptions& options, int count = 1
 /// Gives each of `devices` its share of `options.threads`, and prints on stderr which devices and threads the run uses.
 void prepare_devices(const TrainingOptions& options, const std::vector<Device>& devices);
 
-/// Runs a program's body. Returns its exit status. Errors are printed as "error: …" on stderr and end the process: with 1, for
-/// wrong usage with 2. Standard streams that are closed and signals that ask to end are dealt with.
+/// Runs a program's body. Errors are printed as "error: …" on stderr; returns the exit status: 0, 1 for errors, 2 for wrong usage.
+/// Standard streams that are closed, and signals that ask to end, are dealt with first.
 int run_program(int (*body)(int argc, char** argv), int argc, char** argv);
 
 }  // namespace miniddp
