@@ -13,7 +13,7 @@ set_up() {
   cp -r "$source_dir/tools/tutorial" "$copy/tools/"
   touch "$copy/chapters/01_single_device/main.cpp" "$stand_in_log"
   local tool
-  for tool in awk basename bash cat chmod cp cut date dirname env getconf grep gzip head kill ls mkdir mv nproc readlink rm sed \
+  for tool in awk basename bash cat chmod cp cut date dirname env flock getconf grep gzip head kill ls mkdir mv nproc readlink rm sed \
     sleep sort stat tail timeout touch tr true wc; do
     ln -s "$(type -P $tool)" "$bin/$tool"
   done

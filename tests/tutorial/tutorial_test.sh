@@ -308,6 +308,48 @@ test_a_signal_ends_the_build_and_all_its_processes() {
   done
 }
 
+test_a_second_build_in_the_clone_waits_for_the_first() {
+  mkdir -p "$copy/build"
+  flock "$copy/build/lock" sh -c "touch $sandbox/held; sleep 1; touch $sandbox/released" &
+  wait_for "$sandbox/held"
+  call run 01
+  expect_status 0
+  expect_in err "Another ./tutorial is building"
+  expect_in out "program 01_single_device"
+  [ -e "$sandbox/released" ] || problem "did not wait"
+  call run 01
+  expect_not_in err "Another ./tutorial is building"
+}
+
+test_unknown_presets() {
+  local name
+  for name in "" ../release Release; do
+    call test --preset "$name"
+    expect_status 2
+    expect_in err "no build named" "asan"
+  done
+  expect_not_called cmake
+}
+
+test_a_clone_that_cannot_be_written() {
+  [ "$(id -u)" != 0 ] || { chmod 777 "$sandbox" "$sandbox"/*; chmod -R a+rX "$sandbox"; }
+  command -v setpriv >/dev/null || { echo "SKIPPED: no setpriv(1)"; exit 77; }
+  [ "$(id -u)" = 0 ] || { echo "SKIPPED: needs root"; exit 77; }
+  chmod 755 "$copy"
+  status=0
+  (cd "$sandbox" && setpriv --reuid 65534 --regid 65534 --clear-groups env PATH="$bin" "$copy/tutorial" run 01 </dev/null >"$sandbox/out" 2>"$sandbox/err") || status=$?
+  expect_status 1
+  expect_in err "error: no permission to write in $copy"
+}
+
+test_a_folder_that_is_gone() {
+  mkdir "$sandbox/gone"
+  status=0
+  (cd "$sandbox/gone" && rmdir "$sandbox/gone" && env PATH="$bin" "$copy/tutorial" run 01 </dev/null >"$sandbox/out" 2>"$sandbox/err") || status=$?
+  expect_status 1
+  expect_in err "error: " "not there any more"
+}
+
 test_doctor_says_what_is_missing() {
   call doctor
   expect_status 1

@@ -71,9 +71,34 @@ build() {
   ! grep -q 'warning:' "$log" || say "The compiler gave warnings: $log"
 }
 
+# Two builds in one folder would spoil each other's files: the second waits. The lock goes with the process that holds it.
+lock_builds() {
+  local place=.
+  [ ! -d build ] || place=build
+  [ -w "$place" ] || fail "no permission to write in $root, where the build goes." \
+    "Run this as the owner of the clone, or clone the project into a folder of your own."
+  mkdir -p build
+  have flock || return 0
+  exec {build_lock}>build/lock
+  flock --nonblock "$build_lock" && return 0
+  say "Another ./tutorial is building in this clone: waiting for it …"
+  flock --timeout 3600 "$build_lock" || fail "the other build has not ended within an hour." "End it and run this again."
+}
+
+unlock_builds() {
+  [ -z "${build_lock:-}" ] || exec {build_lock}>&-
+  build_lock=
+}
+
 # prepare run|test PRESET TARGET…: set up, configure, build; each only as far as needed.
 prepare() {
+  case $2 in
+    release | debug | asan | tsan | emulated | cuda) ;;
+    *) fail_usage "there is no build named '$2'." "Builds: release, debug, asan, tsan, emulated, cuda." ;;
+  esac
+  lock_builds
   set_up "$1"
   configure "$2"
   build "${@:2}"
+  unlock_builds
 }
