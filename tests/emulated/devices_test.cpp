@@ -93,6 +93,20 @@ TEST_CASE("devices: mixing them, or naming one that is not there, is an error th
   check_close("a call after the error", F::add(a, b.to(gpu0)), F::add(a.to(Device{}), b.to(Device{})), 1e-6);
 }
 
+TEST_CASE("devices: they tell their memory and their processors") {
+  NEEDS_GPUS(1);
+  for (int i = 0; i < device_count(DeviceType::cuda); ++i) {
+    const DeviceProperties found = kernels(DeviceType::cuda).properties(i);
+    cudaDeviceProp expected;
+    REQUIRE(cudaGetDeviceProperties(&expected, i) == cudaSuccess);
+    CHECK(found.total_memory == static_cast<int64_t>(expected.totalGlobalMem));
+    CHECK(found.total_memory >= int64_t{1} << 20);
+    CHECK(found.processors == expected.multiProcessorCount);
+    CHECK(found.processors >= 1);
+  }
+  CHECK_THROWS_AS(kernels(DeviceType::cuda).properties(63), DeviceError);
+}
+
 TEST_CASE("devices: memory that is used up is an error with figures, and work goes on afterwards") {
   NEEDS_GPUS(1);
   CHECK_THROWS_WITH(Tensor::empty({int64_t{1} << 44}, DType::float32, gpu0), ContainsSubstring("memory left"));

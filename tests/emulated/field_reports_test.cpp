@@ -1,5 +1,7 @@
-// What breaks for others who write CUDA from scratch: cases C1 to C12 of the field reports.
+// What breaks for others who write CUDA from scratch: cases C1 to C14 of the field reports
+// (C13: nccl_memory_test.cpp).
 #include <cmath>
+#include <filesystem>
 #include <thread>
 
 #include "common/kernels/cuda/cuda_kernels.h"
@@ -11,6 +13,7 @@
 #include "tests/emulated/operators.h"
 #include "tests/support/compare.h"
 #include "tests/support/networks.h"
+#include "tests/support/run_program.h"
 
 using namespace miniddp;
 using namespace miniddp::testing;
@@ -226,4 +229,14 @@ TEST_CASE("C12: the host reads a result only when it is there, and may overwrite
     x.mul_(1.0 / 256);
     CHECK(same_bits(x, before));
   }
+}
+
+TEST_CASE("C14: a tensor and a graph that live until after main() end a program quietly") {
+  NEEDS_GPUS(1);
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "static_tensor";
+  const ProgramResult result = testing::run_program({program}, std::chrono::seconds(60));
+  INFO(result.summary());
+  CHECK(result.exit_code == 0);
+  CHECK(result.output == "");
+  CHECK(result.errors == "");
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/kernels/kernels.h"
 #include "common/tensor/tensor.h"
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"

@@ -3,6 +3,11 @@
 
 #include "chapters/01_single_device/graphed_step.h"
 #include "chapters/01_single_device/networks.h"
+#include "chapters/02_manual_parallel/gather.h"
+#include "chapters/02_manual_parallel/parallel_apply.h"
+#include "chapters/02_manual_parallel/replicate.h"
+#include "chapters/02_manual_parallel/scatter.h"
+#include "chapters/03_data_parallel/data_parallel.h"
 #include "common/nn/functional.h"
 #include "common/optim/sgd.h"
 #include "common/training/data.h"
@@ -58,6 +63,46 @@ std::vector<double> losses_of(const Run& run) {
   return losses;
 }
 
+/// Chapter 02's step (by hand) or chapter 03's.
+std::vector<double> losses_on_several(const std::string& model, int64_t batch_size, const std::vector<Device>& devices, bool by_hand) {
+  TrainingOptions options;
+  options.batch_size = batch_size;
+  options.data = root() + "/datasets/mnist";
+  TrainingData data(options);
+  manual_seed(1);
+  const std::shared_ptr<Module> network = make_network(model, false);
+  network->to(devices[0]);
+  DataParallel parallel(network, devices);
+  SGD optimizer(network->parameters(), {.lr = 0.01, .momentum = 0.5});
+  std::vector<double> losses;
+  for (const Batch& batch : data.train_loader().pass(0)) {
+    optimizer.zero_grad();
+    Tensor output;
+    if (by_hand) {
+      const std::vector<Tensor> inputs = scatter(batch.images, devices);
+      output = gather(parallel_apply(replicate(*network, devices), inputs, devices), devices[0]);
+    } else {
+      output = parallel(batch.images);
+    }
+    const Tensor loss = loss_of(model)(output, batch.labels.to(devices[0]), Reduction::mean);
+    loss.backward();
+    optimizer.step();
+    losses.push_back(loss.item<double>());
+    if (losses.size() == 10) break;
+  }
+  return losses;
+}
+
+void check_several(const std::string& model, int64_t batch_size) {
+  const std::vector<Device> gpus{gpu0, gpu1}, cpus{{DeviceType::cpu, 0}, {DeviceType::cpu, 1}};
+  const std::vector<double> on_cpus = losses_on_several(model, batch_size, cpus, false);
+  for (const bool by_hand : {true, false}) {
+    const Comparison result = compare(losses_on_several(model, batch_size, gpus, by_hand), on_cpus, 1e-6, "step");
+    INFO(model << (by_hand ? ", by hand: " : ", DataParallel: ") << result.message);
+    CHECK(result.passed);
+  }
+}
+
 void check_losses(const std::string& model) {
   const std::vector<double> found = losses_of({.model = model});
   const std::vector<double> on_cpu = losses_of({.model = model, .device = {}});
@@ -82,6 +127,18 @@ TEST_CASE("training: article B, the first 10 losses are PyTorch's and the CPU's"
   NEEDS_GPUS(1);
   if (rounds < 10) SKIP_TEST("TIME", "too slow under the thread sanitizer");
   check_losses("article_b");
+}
+
+TEST_CASE("training: article A on two GPUs, chapters 02 and 03, has the losses of two CPU devices") {
+  NEEDS_GPUS(2);
+  if (rounds < 10) SKIP_TEST("TIME", "too slow under the thread sanitizer");
+  check_several("article_a", 63);
+}
+
+TEST_CASE("training: article B on two GPUs, chapters 02 and 03, has the losses of two CPU devices") {
+  NEEDS_GPUS(2);
+  if (rounds < 10) SKIP_TEST("TIME", "too slow under the thread sanitizer");
+  check_several("article_b", 13);
 }
 
 TEST_CASE("training: a captured step has the losses of an eager one, bit for bit, dropout included") {

@@ -24,6 +24,12 @@ std::string CudaKernels::description() const {
   return fmt::format(" ({})", properties.name);
 }
 
+DeviceProperties CudaKernels::properties(int device) const {
+  cudaDeviceProp properties;
+  cuda::check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return {static_cast<int64_t>(properties.totalGlobalMem), properties.multiProcessorCount};
+}
+
 bool CudaKernels::is_gpu() const { return !cuda::gpu_is_emulated; }
 
 void CudaKernels::log_softmax_forward(const Tensor& x, Tensor& y) {

@@ -12,6 +12,7 @@ class CudaKernels final : public Kernels {
  public:
   int device_count() const override { return cuda::count_devices().count; }
   std::string description() const override;
+  DeviceProperties properties(int device) const override;
   bool is_gpu() const override;
 
   void* allocate(size_t nbytes, int device) override;
