@@ -138,7 +138,9 @@ TEST_CASE("training: article A on two GPUs, chapters 02 and 03, has the losses o
 TEST_CASE("training: article B on two GPUs, chapters 02 and 03, has the losses of two CPU devices") {
   NEEDS_GPUS(2);
   if (rounds < 10) SKIP_TEST("TIME", "too slow under the thread sanitizer");
-  check_several("article_b", 13);
+  // With 13 a float32 run on the CPU leaves the one in float64 at step 5, by 4e-6, as a rounding error turns a relu or a pooling window
+  // over; the GPUs stay with float64, to 1e-7. With 21 all stay together.
+  check_several("article_b", 21);
 }
 
 TEST_CASE("training: a captured step has the losses of an eager one, bit for bit, dropout included") {

@@ -68,7 +68,7 @@ build_programs() {
     fi
     cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMINIDDP_CUDA=ON -DMINIDDP_CUDA_ARCHITECTURES="${arch:-90}" || return 1
   fi
-  cmake --build "$build" --target emulated_tests emulator_tests 01_single_device 01_matmul_ladder kernel_times
+  cmake --build "$build" --target emulated_tests static_tensor emulator_tests gpu_rules_tests 01_single_device 01_matmul_ladder kernel_times
 }
 
 # With compute-sanitizer, one pass over the operators; without it, skipped.
@@ -92,7 +92,8 @@ export MINIDDP_ROOT="$root"  # for tests that read recorded losses
 if [ ! -f "$here/packed" ]; then step "build" 400 bash -c build_programs; fi
 export REQUIRE_GPU=$((1 - dry))
 step "kernels against CPU" 300 "$bin/emulated_tests"
-[ ! -x "$bin/emulator_tests" ] || step "driver and error codes" 120 "$bin/emulator_tests"
+step "streams, cuBLAS, graphs" 120 "$bin/emulator_tests"
+step "error codes" 120 "$bin/gpu_rules_tests"
 step "memcheck" 90 bash -c "sanitize memcheck"
 step "racecheck" 90 bash -c "sanitize racecheck"
 step "article B eager" 120 bash -c "train eager"

@@ -11,7 +11,7 @@ folder="${2:?usage: tests/gpu/pack.sh ARCHITECTURE FOLDER}"
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
 build="$root/build/pack_$arch"
-programs="emulated_tests emulator_tests 01_single_device 01_matmul_ladder kernel_times"
+programs="emulated_tests static_tensor emulator_tests gpu_rules_tests 01_single_device 01_matmul_ladder kernel_times"
 
 # Not tuned for this machine: the other one has another processor.
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMINIDDP_CUDA=ON -DMINIDDP_CUDA_ARCHITECTURES="$arch" -DMINIDDP_NATIVE=OFF
