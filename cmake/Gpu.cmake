@@ -112,3 +112,13 @@ function(gpu_library name)
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC gpu fmt::fmt)
 endfunction()
+
+# cuda_all_architectures compiles everything that nvcc compiles for every architecture of GpuFind.cmake, whatever this build is for, in
+# a folder of its own; a warning is an error. It takes minutes: for a nightly run. Needs nvcc, no GPU.
+if(nvcc)
+  add_custom_target(cuda_all_architectures
+    COMMAND ${CMAKE_COMMAND} -S ${CMAKE_SOURCE_DIR} -B ${CMAKE_BINARY_DIR}/cuda_all_architectures -G ${CMAKE_GENERATOR}
+      -DCMAKE_BUILD_TYPE=Release -DMINIDDP_CUDA=ON -DCMAKE_CUDA_COMPILER=${nvcc} "-DCMAKE_CUDA_FLAGS=-Werror all-warnings"
+    COMMAND ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR}/cuda_all_architectures --target miniddp
+    VERBATIM USES_TERMINAL)
+endif()
