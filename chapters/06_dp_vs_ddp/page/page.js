@@ -106,7 +106,7 @@ function line_chart(width, series, limit, label) {
 // Horizontal bars of several pieces. rows: {name, pieces: [{name, value, color}], dots: [values], text}
 function bar_chart(width, rows, unit, label, pieces_legend) {
   const narrow = width < 560, left = narrow ? 0 : Math.min(230, 14 + 7 * Math.max(...rows.map(row => row.name.length)));
-  const bar = 20, gap = narrow ? 26 : 12, right = 64, top = 4, bottom = 42;
+  const bar = 20, gap = narrow ? 26 : 12, right = 20 + 7 * Math.max(...rows.map(row => row.text.length)), top = 4, bottom = 42;
   const height = top + rows.length * (bar + gap) + bottom;
   const most = largest(rows.flatMap(row => [sum(row.pieces.map(piece => piece.value)), ...(row.dots || [])])) || 1;
   const x = value => left + (width - left - right) * value / most;
