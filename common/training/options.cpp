@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <limits>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
 #include "common/core/console.h"
 #include "common/core/error.h"
+#include "common/core/file.h"
 #include "common/core/interrupt.h"
 #include "common/kernels/kernels.h"
 
@@ -88,6 +90,15 @@ void check_distinct_files(const TrainingOptions& options) {
       check<UsageError>(!same(files[i].second, files[j].second), "{} and {} name the same file {}; give each its own", files[i].first,
                         files[j].first, files[i].second.string());
     }
+  }
+}
+
+// Before all work and before other processes are met: one that leaves them later makes them fail too, and hides its own reason.
+void check_results_writable(const TrainingOptions& options) {
+  const char* rank = std::getenv("RANK");
+  if (rank != nullptr && std::string_view(rank) != "0") return;  // rank 0 writes
+  for (const auto& path : {options.save, options.loss_csv}) {
+    if (!path.empty()) check_writable(path);
   }
 }
 
@@ -168,6 +179,7 @@ void parse_command_line(CLI::App& app, TrainingOptions& options, int argc, const
   check<UsageError>(!options.no_set_epoch || options.sampler == "distributed", "--no-set-epoch needs --sampler distributed");
   check<UsageError>(!options.no_shuffle || !options.no_set_epoch, "--no-shuffle and --no-set-epoch exclude each other");
   check_distinct_files(options);
+  check_results_writable(options);
 }
 
 namespace {

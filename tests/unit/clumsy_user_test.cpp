@@ -104,6 +104,10 @@ TEST_CASE("clumsy user: a result that cannot be written is refused before the tr
       fails(run(data, {"--epochs", "1000000", "--quiet", option, data.file(name)}), 1, name);
     }
   }
+  // In a group of processes, even before the others are met: no rank 1 is needed to hear of it.
+  const std::vector<std::string> rank_0{MINIDDP_BINARY_DIR "/bin/05_distributed_data_parallel", "--save", data.file("pipe")};
+  fails(run_program(rank_0, std::chrono::seconds(20),
+                    {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}}), 1, "pipe: expected the name of a file");
   CHECK(std::filesystem::is_fifo(data.file("pipe")));
   CHECK(read_file(data.file("file"), "a test") == "kept");
 }
