@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "chapters/06_dp_vs_ddp/behaviour.h"
 #include "chapters/06_dp_vs_ddp/roles.h"
@@ -37,21 +38,38 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-/// Signals that ask for the end wait until a part runs: the launcher takes them, ends the part, and the folder above is removed as usual.
+pthread_t starter;
+
+/// Libraries may have threads from the beginning (OpenBLAS does), which would take a signal that the starting thread holds back.
+void pass_to_starter(int signal) {
+  if (pthread_equal(pthread_self(), starter) == 0) pthread_kill(starter, signal);
+}
+
+/// Signals that ask for the end wait until a part runs: the launcher takes them, ends the part, and the folder is removed as usual.
 class HeldSignals {
  public:
   HeldSignals() {
+    starter = pthread_self();
     sigset_t set;
     sigemptyset(&set);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
-    sigprocmask(SIG_BLOCK, &set, &before_);
+    for (const int signal : signals) sigaddset(&set, signal);
+    pthread_sigmask(SIG_BLOCK, &set, &mask_before_);
+    struct sigaction action {};
+    action.sa_handler = pass_to_starter;
+    action.sa_flags = SA_RESTART;
+    for (size_t i = 0; i < std::size(signals); ++i) sigaction(signals[i], &action, &before_[i]);
   }
-  ~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  ~HeldSignals() {
+    for (size_t i = 0; i < std::size(signals); ++i) sigaction(signals[i], &before_[i], nullptr);
+    pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+  }
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
  private:
-  sigset_t before_;
+  static constexpr int signals[] = {SIGINT, SIGTERM, SIGHUP};
+  sigset_t mask_before_;
+  struct sigaction before_[std::size(signals)];
 };
 
 std::string how_it_ended(int code, const CompareOptions& options) {
