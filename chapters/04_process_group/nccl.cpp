@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "common/autograd/node.h"
 #include "common/kernels/cuda/device.h"
 #include "common/kernels/cuda/launch.h"
 #include "common/kernels/kernels.h"
@@ -40,7 +41,7 @@ ncclDataType_t type_of(DType dtype) {
 ncclRedOp_t type_of(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum: return ncclSum;
-    case ReduceOp::avg: return ncclAvg;
+    case ReduceOp::avg: return ncclSum;  // divided first, by submit()
     case ReduceOp::product: return ncclProd;
     case ReduceOp::min: return ncclMin;
     case ReduceOp::max: return ncclMax;
@@ -209,6 +210,18 @@ NcclProcessGroup::~NcclProcessGroup() {
   cudaStreamDestroy(stream_);
 }
 
+// An average is a division and then a sum, each rounded once: ncclAvg would round in an order of its own. A reduce_scatter's inputs are
+// only read, so they are divided in copies.
+void divide_inputs(Collective& collective, int size) {
+  const NoGrad no_grad;
+  if (collective.kind == CollectiveKind::all_reduce || collective.kind == CollectiveKind::reduce) {
+    Tensor own = collective.own();
+    own.mul_(1.0 / size);
+  } else if (collective.kind == CollectiveKind::reduce_scatter) {
+    for (Tensor& input : collective.inputs) input = input.clone().mul_(1.0 / size);
+  }
+}
+
 WorkPtr NcclProcessGroup::submit(Collective collective) {
   check<DistBackendError>(collective.kind != CollectiveKind::monitored_barrier, "monitored_barrier needs the backend \"gloo\" or \"ring\"");
   if (const Tensor& own = collective.own(); own.defined()) {
@@ -218,6 +231,7 @@ WorkPtr NcclProcessGroup::submit(Collective collective) {
   const std::lock_guard lock(mutex_);
   check<DistBackendError>(unusable_.empty(), "{}: this process group cannot be used any more: {}", name_of(collective.kind), unusable_);
   const DeviceGuard guard(device_.index);
+  if (collective.op == ReduceOp::avg) divide_inputs(collective, size());
   // The communication stream must not read before the compute stream has written (P11 of many a bug report).
   cudaEvent_t ready;
   check_cuda(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming), "cudaEventCreateWithFlags");
@@ -349,10 +363,11 @@ void NcclProcessGroup::watch() {
 
 void NcclProcessGroup::fail(const std::string& what) {
   unusable_ = what;
+  // First told, then aborted: an aborted kernel's event looks like that of one that has done its work.
+  for (const auto& work : running_) work->finish(fmt::format("{} failed on rank {}. Cause: {}", work->collective().describe(), rank(), what));
   const DeviceGuard guard(device_.index);
   ncclCommAbort(comm_);  // ends the kernels; what they were writing is rubbish now
   comm_ = nullptr;
-  for (const auto& work : running_) work->finish(fmt::format("{} failed on rank {}. Cause: {}", work->collective().describe(), rank(), what));
   running_.clear();
 }
 

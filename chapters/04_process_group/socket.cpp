@@ -76,6 +76,7 @@ void prepare(const Socket& socket) {
   fcntl(socket.fd(), F_SETFD, FD_CLOEXEC);
   const int on = 1;
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // what is left of it must not keep the next run from its port
 }
 
 void allow_reuse(const Socket& listener) {
@@ -119,12 +120,33 @@ std::string local_address(int fd) {
   return text;
 }
 
-Socket connect_once(const std::string& host, int port, const Deadline& deadline) {
+bool is_connected_to_itself(int fd) {
+  const sockaddr_storage own = address_of(fd);
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return false;  // not connected any more
+  return std::memcmp(&own, &peer, length) == 0;
+}
+
+Socket connect_once(const std::string& host, int port, const Deadline& deadline, int own_port) {
   int reason = 0;
   const AddressList list = resolve(host, port);
   for (const addrinfo* at = list.get(); at; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     check<DistNetworkError>(socket.is_open(), "cannot open a socket ({})", describe_errno(errno));
+    // If our own port happens to be the one we call, whoever wants to listen there still can.
+    const int on = 1;
+    setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (own_port != 0) {
+      sockaddr_storage own{};
+      own.ss_family = static_cast<sa_family_t>(at->ai_family);  // any address
+      (at->ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(own).sin6_port : reinterpret_cast<sockaddr_in&>(own).sin_port) =
+          htons(static_cast<uint16_t>(own_port));
+      if (bind(socket.fd(), reinterpret_cast<sockaddr*>(&own), at->ai_addrlen) != 0) {
+        reason = errno;
+        continue;
+      }
+    }
     if (connect(socket.fd(), at->ai_addr, at->ai_addrlen) != 0 && errno != EINPROGRESS) {
       reason = errno;
       continue;
@@ -134,6 +156,12 @@ Socket connect_once(const std::string& host, int port, const Deadline& deadline)
     socklen_t length = sizeof reason;
     getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &reason, &length);
     if (reason != 0) continue;
+    if (is_connected_to_itself(socket.fd())) {
+      const linger at_once{1, 0};  // reset: the usual farewell would hold the port for a minute
+      setsockopt(socket.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+      reason = ECONNREFUSED;
+      continue;
+    }
     prepare(socket);
     return socket;
   }

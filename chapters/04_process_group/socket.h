@@ -75,8 +75,13 @@ int port_of(int fd);
 /// to the peer.
 std::string local_address(int fd);
 
-/// Connects once. Throws DistNetworkError (refused, unreachable), TimeoutError.
-Socket connect_once(const std::string& host, int port, const Deadline& deadline);
+/// True if both ends of a connection are the same socket. The kernel picks a caller's own port, and may pick the very port that is
+/// called: with nobody listening there, the two opening packets meet, which TCP takes for an answer.
+bool is_connected_to_itself(int fd);
+
+/// Connects once. Throws DistNetworkError (refused, unreachable, answered by nobody but itself), TimeoutError. Never keeps others from
+/// listening on the port it calls. `own_port`: the caller's; 0: the kernel picks one.
+Socket connect_once(const std::string& host, int port, const Deadline& deadline, int own_port = 0);
 
 /// Accepts one connection. Throws TimeoutError.
 Socket accept_one(const Socket& listener, const Deadline& deadline);

@@ -13,6 +13,8 @@ namespace {
 
 // Beyond a request's own limit: the server answers late waits itself, so only a dead server needs this.
 constexpr Milliseconds slack{10'000};
+// Of news and farewells, which a rank sends when something has gone wrong: the network, perhaps.
+constexpr Milliseconds short_slack{2000};
 
 Writer start(Request request) {
   Writer writer;
@@ -97,11 +99,15 @@ bool TcpStore::try_port(int port, bool several, const Deadline& deadline) {
 }
 
 TcpStore::Answer TcpStore::ask(Writer request, Milliseconds limit) {
+  return ask_within(std::move(request), limit + slack);
+}
+
+TcpStore::Answer TcpStore::ask_within(Writer request, Milliseconds limit) {
   const std::string bytes = request.finish();
   const std::lock_guard lock(mutex_);
   try {
     miniddp::check<DistNetworkError>(!broken_, "the connection was given up");
-    const Deadline deadline(limit + slack);
+    const Deadline deadline(limit);
     send_all(socket_, std::as_bytes(std::span(bytes)), deadline);
     std::string head(4, '\0');
     receive_all(socket_, std::as_writable_bytes(std::span(head)), deadline);
@@ -191,18 +197,18 @@ void TcpStore::wait_all_joined(Milliseconds timeout) {
 void TcpStore::leave() noexcept {
   joined_ = false;
   try {
-    ask(start(Request::leave));
+    ask_within(start(Request::leave), short_slack);
   } catch (const std::exception&) {
     // The store has gone before us: nobody is left to be told.
   }
 }
 
 std::string TcpStore::report(const std::string& what) {
-  return Reader(ask(start(Request::report).text(what)).body).text();
+  return Reader(ask_within(start(Request::report).text(what), short_slack).body).text();
 }
 
 std::string TcpStore::watch(Milliseconds timeout, std::string* departures) {
-  const Answer answer = ask(start(Request::watch).u64(static_cast<uint64_t>(timeout.count())), timeout);
+  const Answer answer = ask_within(start(Request::watch).u64(static_cast<uint64_t>(timeout.count())), timeout + short_slack);
   std::string text = Reader(answer.body).text();
   if (answer.reply == Reply::ok) return text;
   if (departures) *departures = std::move(text);

@@ -83,6 +83,8 @@ class TcpStore : public Store {
   /// Sends a request and waits for the reply, at most `limit` and a little. Throws DistStoreError on
   /// Reply::error.
   Answer ask(store_protocol::Writer request, Milliseconds limit = Milliseconds(0));
+  /// At most `limit` and no longer.
+  Answer ask_within(store_protocol::Writer request, Milliseconds limit);
 
   std::string host_;
   int port_ = 0;

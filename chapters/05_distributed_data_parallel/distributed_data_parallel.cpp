@@ -81,16 +81,18 @@ bool DistributedDataParallel::averages() const { return sync_ && grad_enabled();
 bool DistributedDataParallel::sends_buffers() const { return options_.broadcast_buffers && send_buffers_ && !buffers_.empty(); }
 
 void DistributedDataParallel::before_forward() {
+  int buffers_root = 0;
   if (joining_ != nullptr && grad_enabled()) {
     const JoinHeader header = exchange_join_header(true);
     check(!joining_->throw_on_early_termination || header.active == group_.size(),
           "Detected at least one rank that exhausted inputs. Throwing across all ranks.");
+    buffers_root = static_cast<int>(header.last_active);
     if (!joining_->divide_by_initial_world_size) reducer().set_divisor(static_cast<int>(header.active));
   }
   reducer_->prepare_for_forward(averages());
   if (sends_buffers()) {
     const Span span("buffers", buffers_[0].device());
-    broadcast_coalesced(group_, buffers_);
+    broadcast_coalesced(group_, buffers_, buffers_root);
   }
 }
 
@@ -146,7 +148,7 @@ void DistributedDataParallel::shadow_others() {
     check(!joining_->throw_on_early_termination, "Rank {} exhausted all inputs.", group_.rank());
     last_active = static_cast<int>(header.last_active);
     if (header.rebuild > 0) reducer().rebuild();
-    if (header.buffers > 0) broadcast_coalesced(group_, buffers_);
+    if (header.buffers > 0) broadcast_coalesced(group_, buffers_, last_active);
     if (header.sync > 0) reducer().shadow_backward();
   }
   // Ranks that were active to the end agree on the highest of them.

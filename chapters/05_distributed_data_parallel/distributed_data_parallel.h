@@ -66,7 +66,8 @@ class DistributedDataParallel : public Module {
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
   /// Trains ranks with unequal numbers of batches: `loop` is this rank's own loop. A rank that is through takes part in the collectives of
-  /// the others with zeros until the last one is through; then all get the last one's model.
+  /// the others with zeros until the last one is through; then all get the last one's model. Buffers come from the highest rank that still
+  /// has data (PyTorch's choice): what an exhausted rank holds is out of date.
   void join(const std::function<void()>& loop, JoinOptions options = {});
 
  private:

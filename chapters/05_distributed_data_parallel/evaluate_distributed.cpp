@@ -20,4 +20,22 @@ Tensor mean_over_ranks(ProcessGroup& group, const Tensor& value) {
   return mean;
 }
 
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text, Device device) {
+  Tensor longest = Tensor::from(std::vector<int64_t>{static_cast<int64_t>(text.size())}, {1}, device);
+  group.all_reduce(longest, ReduceOp::max)->wait();
+  // One length for all: the texts end with a zero byte or at the end.
+  std::vector<uint8_t> bytes(text.begin(), text.end());
+  bytes.resize(static_cast<size_t>(longest.item<int64_t>()));
+  const Tensor mine = Tensor::from(bytes, {static_cast<int64_t>(bytes.size())}, device);
+  std::vector<Tensor> all;
+  for (int rank = 0; rank < group.size(); ++rank) all.push_back(Tensor::empty_like(mine));
+  group.all_gather(all, mine)->wait();
+  std::vector<std::string> texts;
+  for (const Tensor& one : all) {
+    const std::vector<uint8_t> found = one.to_vector<uint8_t>();
+    texts.emplace_back(found.begin(), std::find(found.begin(), found.end(), 0));
+  }
+  return texts;
+}
+
 }  // namespace miniddp

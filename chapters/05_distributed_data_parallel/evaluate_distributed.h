@@ -1,6 +1,9 @@
 // Evaluation by all ranks together.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "chapters/04_process_group/process_group.h"
 #include "common/training/data.h"
 
@@ -12,5 +15,8 @@ TestResult sum_over_ranks(ProcessGroup& group, const TestResult& mine, Device de
 
 /// The mean of a scalar over the ranks: what a rank alone sees is not the loss of the global batch. Not recorded.
 Tensor mean_over_ranks(ProcessGroup& group, const Tensor& value);
+
+/// Every rank's text, in the order of the ranks: for checkpoints, which hold what the ranks do not share.
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text, Device device);
 
 }  // namespace miniddp

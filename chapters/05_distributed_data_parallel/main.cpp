@@ -42,7 +42,8 @@ static int train(int argc, char** argv) {
   // 4. Training: chapter 01's step, word for word. backward() averages the gradients.
   const Peers peers{group.rank(), group.size(), [&] {
                       return sum_over_ranks(group, evaluate(*network, data.test_loader(), loss_function, device), device);
-                    }};
+                    },
+                    [&](const std::string& text) { return gather_texts(group, text, device); }};
   train_epochs(
       options, devices, data, model, optimizer, loss_function,
       [&](const Batch& batch) {

@@ -15,10 +15,10 @@ namespace {
 // The key of the training state in the file's metadata. Its value is text: PyTorch's readers see tensors of the model alone.
 constexpr const char* state_key = "miniddp.training_state";
 
-nlohmann::json run_of(const TrainingOptions& options, const std::vector<Device>& devices) {
+nlohmann::json run_of(const TrainingOptions& options, const std::vector<Device>& devices, size_t processes) {
   return {{"model", options.model},          {"batch_size", options.batch_size}, {"sampler", options.sampler},
           {"no_shuffle", options.no_shuffle}, {"no_set_epoch", options.no_set_epoch}, {"no_dropout", options.no_dropout},
-          {"devices", devices.size()}};
+          {"devices", devices.size()},         {"processes", processes}};
 }
 
 std::string bytes_of(const Tensor& tensor) {
@@ -54,10 +54,19 @@ void load_weights(const std::filesystem::path& path, const NamedTensors& tensors
   }
 }
 
-void save_checkpoint(const std::filesystem::path& path, const TrainingOptions& options, const Module& model, const SGD& optimizer,
-                     const Progress& progress, const std::vector<Device>& devices) {
+std::string generators_state(const std::vector<Device>& devices) {
   nlohmann::json state;
-  state["run"] = run_of(options, devices);
+  // The CPU's first generator always: it orders the data. The devices' own draw dropout.
+  state[Device{}.str()] = default_generator().state();
+  for (Device device : devices) state[device.str()] = default_generator(device).state();
+  return state.dump();
+}
+
+void save_checkpoint(const std::filesystem::path& path, const TrainingOptions& options, const Module& model, const SGD& optimizer,
+                     const Progress& progress, const std::vector<Device>& devices, const std::vector<std::string>& generators) {
+  nlohmann::json state;
+  const std::vector<std::string> ranks = generators.empty() ? std::vector{generators_state(devices)} : generators;
+  state["run"] = run_of(options, devices, ranks.size());
   state["steps"] = progress.steps;
   state["epoch"] = progress.epoch;
   state["pass"] = {{"epoch", progress.pass.epoch},
@@ -65,9 +74,7 @@ void save_checkpoint(const std::filesystem::path& path, const TrainingOptions& o
                    {"batch_size", progress.pass.batch_size},
                    {"samples", progress.pass.samples},
                    {"stream", progress.pass.stream}};
-  // The CPU's first generator always: it orders the data. The devices' own draw dropout.
-  state["generators"][Device{}.str()] = default_generator().state();
-  for (Device device : devices) state["generators"][device.str()] = default_generator(device).state();
+  for (const std::string& text : ranks) state["generators"].push_back(nlohmann::json::parse(text));
   for (const Tensor& buffer : optimizer.momentum_buffers()) {
     state["momentum"].push_back(buffer.defined() ? encode_base64(bytes_of(buffer)) : "");
   }
@@ -75,7 +82,7 @@ void save_checkpoint(const std::filesystem::path& path, const TrainingOptions& o
 }
 
 Progress load_checkpoint(const std::filesystem::path& path, const TrainingOptions& options, Module& model, SGD& optimizer,
-                         const std::vector<Device>& devices) {
+                         const std::vector<Device>& devices, int rank, int processes) {
   const SafeTensors content = read_safetensors(path);
   const auto found = content.metadata.find(state_key);
   check<DataError>(found != content.metadata.end(), "{}: holds a model but no training state; only a file from --save can be resumed",
@@ -83,7 +90,7 @@ Progress load_checkpoint(const std::filesystem::path& path, const TrainingOption
   Progress progress;
   try {
     const auto state = nlohmann::json::parse(found->second);
-    const nlohmann::json run = run_of(options, devices);
+    const nlohmann::json run = run_of(options, devices, static_cast<size_t>(processes));
     for (const auto& [name, value] : run.items()) {
       const std::string saved = state.at("run").at(name).dump();
       check(saved == value.dump(), "it was saved with {} = {}, this run has {}", name, saved, value.dump());
@@ -107,8 +114,9 @@ Progress load_checkpoint(const std::filesystem::path& path, const TrainingOption
       copy_rows(buffers[i].raw_data(), buffers[i].device(), bytes.size(), bytes.data(), Device{}, bytes.size(), bytes.size(), 1);
     }
     optimizer.set_momentum_buffers(std::move(buffers));
-    check(state.at("generators").contains(Device{}.str()), "its training state is damaged: {}'s random generator is missing", Device{}.str());
-    for (const auto& [device, text] : state.at("generators").items()) {
+    const auto& own = state.at("generators").at(static_cast<size_t>(rank));
+    check(own.contains(Device{}.str()), "its training state is damaged: {}'s random generator is missing", Device{}.str());
+    for (const auto& [device, text] : own.items()) {
       default_generator(Device::parse(device)).set_state(text.get<std::string>());
     }
   } catch (const nlohmann::json::exception& error) {

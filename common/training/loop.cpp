@@ -32,7 +32,7 @@ void train_epochs(const TrainingOptions& options, const std::vector<Device>& dev
                   functional::LossFunction loss_function, const TrainStep& step, const Peers& peers) {
   check_outputs(options, peers.rank);
   Progress progress;
-  if (!options.resume.empty()) progress = load_checkpoint(options.resume, options, model, optimizer, devices);
+  if (!options.resume.empty()) progress = load_checkpoint(options.resume, options, model, optimizer, devices, peers.rank, peers.size);
   DataLoader& loader = data.train_loader();
   TrainingLog log(options, data.train_set().size(), loader.size(), progress.steps, peers.rank, peers.size);
   if (progress.epoch > 0) {
@@ -56,7 +56,10 @@ void train_epochs(const TrainingOptions& options, const std::vector<Device>& dev
     // at its end after them.
     const bool complete = pass.batches_done() == loader.size();
     const auto save = [&] {
-      if (!options.save.empty() && peers.rank == 0) save_checkpoint(options.save, options, model, optimizer, {log.steps(), epoch, pass.state()}, devices);
+      if (options.save.empty()) return;
+      const std::string mine = generators_state(devices);
+      const std::vector<std::string> all = peers.gather ? peers.gather(mine) : std::vector{mine};
+      if (peers.rank == 0) save_checkpoint(options.save, options, model, optimizer, {log.steps(), epoch, pass.state()}, devices, all);
     };
     if (!complete) save();
     if (!complete && stop.asked()) break;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "common/nn/functional.h"
@@ -21,6 +22,8 @@ struct Peers {
   int size = 1;
   /// Evaluates the model with all of them; none: this process does it alone.
   std::function<TestResult()> evaluate = {};
+  /// Every process gives a text; all get all of them, in the order of the ranks. Needed where size > 1.
+  std::function<std::vector<std::string>(const std::string&)> gather = {};
 };
 
 /// Calls `step` for every batch of every epoch that the options ask for, from where --resume says. Logs; after each epoch evaluates

@@ -498,6 +498,29 @@ TEST_CASE("case 69: join: ranks with unequal numbers of steps") {
   CHECK_THAT(thrown[1], ContainsSubstring("Detected at least one rank that exhausted inputs. Throwing across all ranks."));
 }
 
+TEST_CASE("case 69: join: buffers come from the highest rank that still has data") {
+  const Texts texts = on_ranks(3, [](ProcessGroup& group) {
+    auto net = std::make_shared<Norm>();
+    DistributedDataParallel model(net);
+    std::string seen;
+    // Rank 0 has the fewest batches, rank 1 the most.
+    const int steps = group.rank() == 0 ? 1 : group.rank() == 1 ? 4 : 2;
+    model.join([&] {
+      for (int step = 0; step < steps; ++step) {
+        const auto low = static_cast<float>(10 * group.rank());
+        F::sum(model(column({low, low + 2}))).backward();
+        seen += fmt::format("{:.4g} ", net->bn.running_mean.item<float>());
+      }
+    });
+    return seen + fmt::format("| {:.4g}", net->bn.running_mean.item<float>());
+  });
+  // Rank r's batches have the mean 10 r + 1, so a step makes 0.9 m + 0.1 (10 r + 1) of the mean m that was sent. That is rank 2's in
+  // steps 1 (0) and 2 (2.1), then rank 1's (2.99, 3.791).
+  CHECK(texts[0] == "0.1 | 4.512");
+  CHECK(texts[1] == "1.1 2.99 3.791 4.512 | 4.512");
+  CHECK(texts[2] == "2.1 3.99 | 4.512");
+}
+
 TEST_CASE("case 70: communication hooks") {
   const auto grads = [](float rank0, float rank1, CommHook hook) {
     return on_ranks(2, [&](ProcessGroup& group) {

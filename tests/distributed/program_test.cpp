@@ -108,3 +108,29 @@ TEST_CASE("chapter 05: wrong usage exits 2, a program that was not launched exit
   CHECK(alone.exit_code == 1);
   CHECK_THAT(alone.errors, ContainsSubstring("RANK expected, but not set"));
 }
+
+TEST_CASE("chapter 05: a run that is interrupted and resumed has the losses of one that is not, dropout of every rank included") {
+  const TemporaryDirectory directory;
+  const auto file = [&](const std::string& name) { return (directory.path() / name).string(); };
+  const auto run = [&](int nproc, std::vector<std::string> more) {
+    std::vector<std::string> options{"--model", "article_b", "--batch-size", "7", "--test-batch-size", "1000", "--quiet"};
+    options.insert(options.end(), more.begin(), more.end());
+    return launch(nproc, options);
+  };
+  const auto succeeds = [&](const std::vector<std::string>& more) {
+    const ProgramResult result = run(2, more);
+    INFO(result.summary());
+    REQUIRE(result.exit_code == 0);
+  };
+  succeeds({"--max-steps", "9", "--loss-csv", file("whole.csv")});
+  succeeds({"--max-steps", "4", "--save", file("half.safetensors")});
+  succeeds({"--max-steps", "9", "--resume", file("half.safetensors"), "--loss-csv", file("rest.csv")});
+  // The mean over the ranks: it is right only if both drew the right dropout masks.
+  const std::vector<std::string> whole = split_lines(read_file(file("whole.csv"), "losses")), rest = split_lines(read_file(file("rest.csv"), "losses"));
+  REQUIRE(whole.size() == 10);
+  REQUIRE(rest.size() == 6);
+  CHECK(std::vector(whole.end() - 5, whole.end()) == std::vector(rest.begin() + 1, rest.end()));
+  const ProgramResult alone = run(1, {"--max-steps", "9", "--resume", file("half.safetensors")});
+  CHECK(alone.exit_code == 1);
+  CHECK_THAT(alone.errors, ContainsSubstring("it was saved with processes = 2, this run has 1"));
+}
