@@ -3,8 +3,10 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -74,8 +76,13 @@ class NcclWork : public Work {
         return;
       }
       std::this_thread::sleep_for(std::chrono::microseconds(50));
-    } while (!is_completed());
+      // The event alone does not tell whether NCCL gave up: the watchdog asks it, and then says finish().
+    } while (!is_finished());
     throw_failure();
+  }
+  bool is_finished() const {
+    const std::lock_guard lock(mutex_);
+    return finished_;
   }
 
   Clock::time_point start_time() const override { return start_; }
@@ -339,18 +346,17 @@ void NcclProcessGroup::watch() {
     }
     const std::lock_guard lock(mutex_);
     if (stop_) return;
-    running_.remove_if([](const std::shared_ptr<NcclWork>& work) {
-      const bool done = work->is_completed();
-      if (done) work->finish("");
-      return done;
-    });
+    // First what is done, then whether all is well: an error is noted before the kernel that met it ends.
+    std::vector<std::shared_ptr<NcclWork>> done;
+    std::copy_if(running_.begin(), running_.end(), std::back_inserter(done), [](const auto& work) { return work->is_completed(); });
     ncclResult_t error = ncclSuccess;
     if (failure.empty() && ncclCommGetAsyncError(comm_, &error) == ncclSuccess && error != ncclSuccess && error != ncclInProgress) {
       failure = fmt::format("NCCL reports {} ({})", ncclGetErrorString(error), ncclGetLastError(comm_));
     }
-    if (failure.empty() && !running_.empty() && running_.front()->late()) {
-      failure = fmt::format("{} on rank {} timed out after {}", running_.front()->collective().describe(), rank(),
-                            to_string(running_.front()->collective().timeout));
+    const auto oldest = std::next(running_.begin(), static_cast<std::ptrdiff_t>(done.size()));  // they end in their order
+    if (failure.empty() && oldest != running_.end() && (*oldest)->late()) {
+      failure = fmt::format("{} on rank {} timed out after {}", (*oldest)->collective().describe(), rank(),
+                            to_string((*oldest)->collective().timeout));
       try {
         failure = store_->report(failure);
       } catch (const std::exception&) {
@@ -358,6 +364,10 @@ void NcclProcessGroup::watch() {
       }
     }
     if (!failure.empty()) return fail(failure);
+    for (const auto& work : done) {
+      work->finish("");
+      running_.remove(work);
+    }
   }
 }
 

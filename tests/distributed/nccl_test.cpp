@@ -191,6 +191,24 @@ TEST_CASE("nccl: a rank that does not call runs the others into their time limit
   CHECK(outcomes[0].seconds < 20);
 }
 
+TEST_CASE("nccl: a rank that dies is noticed by the others") {
+  const auto outcomes = run_ranks(3, [](int) {
+    return run_nccl(Milliseconds(60'000), 3, [](ProcessGroup& group) {
+      group.barrier()->wait();
+      if (group.rank() == 2) _exit(7);
+      group.barrier()->wait();
+      return std::string("no error");
+    });
+  });
+  INFO(describe(outcomes));
+  SKIP_IF_ASKED(outcomes[0].text);
+  for (size_t rank : {0, 1}) {
+    CHECK_FALSE(outcomes[rank].returned);
+    CHECK_THAT(outcomes[rank].text, ContainsSubstring("rank 2"));
+    CHECK(outcomes[rank].seconds < 20);
+  }
+}
+
 TEST_CASE("nccl: chapter 05 trains as it does with gloo") {
   const auto count = run_ranks_all(1, [](int) { return why_not(2); });
   SKIP_IF_ASKED(count[0]);
