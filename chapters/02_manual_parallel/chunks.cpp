@@ -30,6 +30,7 @@ std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tenso
 std::vector<Tensor> split(const Tensor& whole, const std::vector<int64_t>& sizes, const std::vector<Device>& devices, int64_t dim,
                           TransferName name) {
   const Layout layout(whole, dim);
+  // BEGIN SOLUTION 02.2 a tensor's chunks
   std::vector<Tensor> chunks;
   int64_t start = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -48,6 +49,7 @@ std::vector<Tensor> split(const Tensor& whole, const std::vector<int64_t>& sizes
     start += sizes[i];
   }
   return chunks;
+  // END SOLUTION
 }
 
 void join(const std::vector<Tensor>& chunks, const std::vector<int64_t>& sizes, int64_t dim, Tensor& whole, TransferName name) {

@@ -20,16 +20,18 @@ std::vector<Device> all_devices_like(const Module& module) {
   return devices;
 }
 
+}  // namespace
+
 void check_is_on(const Module& module, Device device) {
+  // BEGIN SOLUTION 03.1 the module is where it should be
   for (const auto& [name, tensor] : module.state_dict()) {
     check<DeviceError>(tensor.device() == device,
                        "module must have its parameters and buffers on device {} (device_ids[0]) but found one of them on device: {}: "
                        "{}; move the module with to(device)",
                        device.str(), tensor.device().str(), name);
   }
+  // END SOLUTION
 }
-
-}  // namespace
 
 DataParallel::DataParallel(std::shared_ptr<Module> module, std::vector<Device> device_ids, std::optional<Device> output_device, int64_t dim)
     : module_(std::move(module)), device_ids_(std::move(device_ids)), dim_(dim) {

@@ -41,6 +41,9 @@ class DataParallel : public Module {
   int64_t dim_;
 };
 
+/// Throws DeviceError, naming the first parameter or buffer that is not on `device`.
+void check_is_on(const Module& module, Device device);
+
 /// PyTorch's warning if the least of the devices has less than three quarters of the memory, or else of the processors, of the greatest;
 /// empty if they are alike.
 std::string imbalance_warning(const std::vector<Device>& devices, const std::vector<DeviceProperties>& properties);

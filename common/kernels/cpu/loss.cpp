@@ -23,6 +23,29 @@ double weight_of(Reduction reduction, int64_t rows) {
   return reduction == Reduction::sum ? 1.0 : 1.0 / static_cast<double>(rows);
 }
 
+/// log_p[c] = x[c] - log(sum(exp(x))), of one row.
+template <class T>
+void log_softmax_row(const T* x, T* log_p, int64_t classes) {
+  // BEGIN SOLUTION 01.11 log-softmax
+  T largest = -std::numeric_limits<T>::infinity();
+  for (int64_t c = 0; c < classes; ++c) largest = std::max(largest, x[c]);
+  T total = 0;
+  for (int64_t c = 0; c < classes; ++c) total += std::exp(x[c] - largest);
+  const T log_total = std::log(total);
+  for (int64_t c = 0; c < classes; ++c) log_p[c] = x[c] - largest - log_total;
+  // END SOLUTION
+}
+
+/// The gradient of x from that of log_p, of one row.
+template <class T>
+void log_softmax_row_backward(const T* grad, const T* log_p, T* dx, int64_t classes) {
+  // BEGIN SOLUTION 01.12 log-softmax backward
+  T total = 0;
+  for (int64_t c = 0; c < classes; ++c) total += grad[c];
+  for (int64_t c = 0; c < classes; ++c) dx[c] = grad[c] - std::exp(log_p[c]) * total;
+  // END SOLUTION
+}
+
 }  // namespace
 
 void CpuKernels::log_softmax_forward(const Tensor& x, Tensor& y) {
@@ -32,16 +55,7 @@ void CpuKernels::log_softmax_forward(const Tensor& x, Tensor& y) {
     const T* in = x.data<T>();
     T* out = y.data<T>();
     parallel_for(x.size(0), 16 * classes, [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        const T* row = in + n * classes;
-        T* result = out + n * classes;
-        T largest = -std::numeric_limits<T>::infinity();
-        for (int64_t c = 0; c < classes; ++c) largest = std::max(largest, row[c]);
-        T total = 0;
-        for (int64_t c = 0; c < classes; ++c) total += std::exp(row[c] - largest);
-        const T log_total = std::log(total);
-        for (int64_t c = 0; c < classes; ++c) result[c] = row[c] - largest - log_total;
-      }
+      for (int64_t n = begin; n < end; ++n) log_softmax_row(in + n * classes, out + n * classes, classes);
     });
   });
 }
@@ -55,10 +69,7 @@ void CpuKernels::log_softmax_backward(const Tensor& dy, const Tensor& y, Tensor&
     T* out = dx.data<T>();
     parallel_for(y.size(0), 16 * classes, [&](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; ++n) {
-        const int64_t row = n * classes;
-        T total = 0;
-        for (int64_t c = 0; c < classes; ++c) total += grad[row + c];
-        for (int64_t c = 0; c < classes; ++c) out[row + c] = grad[row + c] - std::exp(log_p[row + c]) * total;
+        log_softmax_row_backward(grad + n * classes, log_p + n * classes, out + n * classes, classes);
       }
     });
   });

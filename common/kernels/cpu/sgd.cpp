@@ -11,6 +11,7 @@ void step(T* param, const T* grad, T* buffer, int64_t n, bool first, const SgdPa
   const T lr = static_cast<T>(options.lr), momentum = static_cast<T>(options.momentum);
   const T undamped = static_cast<T>(1 - options.dampening), decay = static_cast<T>(options.weight_decay);
   const bool nesterov = options.nesterov;
+  // BEGIN SOLUTION 01.10 SGD with momentum
   if (momentum == 0) {
     parallel_for(n, 1, [=](int64_t begin, int64_t end) {
 #pragma omp simd
@@ -27,6 +28,7 @@ void step(T* param, const T* grad, T* buffer, int64_t n, bool first, const SgdPa
       param[i] -= lr * (nesterov ? slope + momentum * velocity : velocity);
     }
   });
+  // END SOLUTION
 }
 
 }  // namespace
