@@ -1,10 +1,13 @@
 """Tests of tools/workshop on a small project of its own: a repository with one task, in a temporary folder."""
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/workshop"))
+TOOLS = Path(__file__).resolve().parents[2] / "tools/workshop"
+sys.path.insert(0, str(TOOLS))
 from learner import Workshop  # noqa: E402
 from run import check_task  # noqa: E402
 from tasks import WorkshopError, learner_file, mutated, read_tasks  # noqa: E402
@@ -217,9 +220,22 @@ class WorkshopTest(unittest.TestCase):
         self.assertIsNone(status)
         self.assertIn("begun", output)
         self.assertIn("hangs", run.explain(status, output))
-        import time
         time.sleep(3)
         self.assertFalse(marker.exists())
+
+    def test_a_hanging_test_dies_with_a_check_that_is_killed(self):
+        program = self.write_program("echo $$ >" + str(self.root / "pid") + "; exec sleep 60")
+        check = subprocess.Popen([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import run; run.run({str(program)!r}, '02.1')"])
+        deadline = time.monotonic() + 20
+        while not (self.root / "pid").exists() or not (self.root / "pid").read_text().strip():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        hanging = Path("/proc", (self.root / "pid").read_text().strip())
+        check.kill()
+        check.wait()
+        while hanging.exists() and "sleep" in (hanging / "cmdline").read_text():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
 
     def write_program(self, script):
         path = self.write("program", "#!/bin/bash\n" + script)
