@@ -114,7 +114,10 @@ std::uint64_t Stream::push(Operation operation) {
   release(token);
   Quiet quiet;
   std::lock_guard lock(mutex_);
-  if (abandoned_) return pushed_;
+  if (abandoned_) {
+    delete token;
+    return pushed_;
+  }
   if (!has_worker_) start_worker();
   queue_.push_back({std::move(operation), token});
   changed_.notify_all();
