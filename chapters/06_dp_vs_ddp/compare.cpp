@@ -9,6 +9,7 @@
 
 #include "chapters/06_dp_vs_ddp/behaviour.h"
 #include "chapters/06_dp_vs_ddp/roles.h"
+#include "common/core/console.h"
 #include "common/core/error.h"
 
 namespace miniddp {
@@ -79,7 +80,7 @@ std::string how_it_ended(int code, const CompareOptions& options) {
 }
 
 void run_role(const Role& role, const CompareOptions& options, const std::vector<std::string>& arguments) {
-  if (!options.quiet) fmt::print(stderr, "compare: {}\n", role.title);
+  if (!options.quiet) print_errors("compare: {}\n", role.title);
   const int code = start_role(role, options, arguments);
   check(code == 0, "the comparison needs {}, which {}: see above", role.title, how_it_ended(code, options));
 }
@@ -100,7 +101,7 @@ Comparison compare(const CompareOptions& original, const std::vector<std::string
   }
 
   std::map<std::string, int> exit_codes;
-  if (!options.quiet) fmt::print(stderr, "compare: behaviour\n");
+  if (!options.quiet) print_errors("compare: behaviour\n");
   for (const BehaviourRole& each : behaviour_roles()) {
     const int code = start_role(each.role, options, arguments, each.dies);
     exit_codes[each.role.name] = code;

@@ -10,6 +10,7 @@
 #include "chapters/06_dp_vs_ddp/roles.h"
 #include "chapters/06_dp_vs_ddp/simulate.h"
 #include "chapters/06_dp_vs_ddp/tables.h"
+#include "common/core/console.h"
 #include "common/core/error.h"
 #include "common/core/file.h"
 
@@ -31,18 +32,18 @@ static int run(int argc, char** argv) {
 
   if (simulation.simulate) {
     const Simulation result = simulate(options, simulation, std::filesystem::read_symlink("/proc/self/exe").parent_path());
-    fmt::print("{}", simulation_text(result));
+    write_output(simulation_text(result));
     write_file(options.output / "simulation.json", simulation_json(result).dump(1) + "\n");
     return 0;
   }
 
   // No thread and no GPU in this process: it only starts others and reads what they leave.
   const Comparison result = compare(options, {argv + 1, argv + argc});
-  fmt::print("{}", report_tables(result.report));
+  write_output(report_tables(result.report));
   write_file(options.output / "report.json", nlohmann::json(result.report).dump(1) + "\n");
   write_file(options.output / "trace.json", result.trace.dump() + "\n");
   write_file(options.output / "index.html", report_page(result.report));
-  fmt::print("\nPictures: {}\nTimeline of every step: {} (open it at ui.perfetto.dev)\nNumbers: {}\n", (options.output / "index.html").string(),
+  print_output("\nPictures: {}\nTimeline of every step: {} (open it at ui.perfetto.dev)\nNumbers: {}\n", (options.output / "index.html").string(),
              (options.output / "trace.json").string(), (options.output / "report.json").string());
   for (const Variant& each : result.report.variants) {
     const FirstDifference& first = each.parity.first_beyond;

@@ -1,16 +1,14 @@
 // The tour: the same network through chapters 01 to 05, and one table that compares them.
 //   ./tutorial run
-#include <fmt/format.h>
-
-#include <cstdio>
 #include <filesystem>
 
-#include "common/launch/child_program.h"
 #include "chapters/tour/options.h"
 #include "chapters/tour/progress.h"
 #include "chapters/tour/report.h"
 #include "chapters/tour/stage_run.h"
 #include "chapters/tour/working_directory.h"
+#include "common/core/console.h"
+#include "common/launch/child_program.h"
 #include "common/training/options.h"
 
 using namespace miniddp;
@@ -22,7 +20,7 @@ static int run(int argc, char** argv) {
   const std::vector<Stage> stages = stages_of(options);
   const std::vector<double> pytorch = recorded_losses(options);
 
-  fmt::print("{}\n", headline(options));
+  print_output("{}\n", headline(options));
   std::vector<StageResult> results;
   for (const Stage& stage : stages) {
     Progress progress(stage, options);
@@ -31,8 +29,7 @@ static int run(int argc, char** argv) {
   }
 
   Report report(options, stages, results, pytorch);
-  fmt::print("\n{}\n", report.table());
-  std::fflush(stdout);
+  print_output("\n{}\n", report.table());
   // Where a stage has parted from stage 01, both run again, to see which tensor was the first.
   for (Problem& problem : report.problems()) {
     if (problem.weights_last_step > 0) {
@@ -43,7 +40,7 @@ static int run(int argc, char** argv) {
           find_parting(weights(*problem.stage), weights(stages[0]), problem.weights_last_step, allowed::weights);
       problem.text += describe(tensor);
     }
-    fmt::print(stderr, "error: {}\n", problem.text);
+    print_errors("error: {}\n", problem.text);
   }
   return report.problems().empty() ? 0 : 1;
 }

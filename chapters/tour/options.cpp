@@ -3,10 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 
 #include "chapters/tour/mistakes.h"
 #include "chapters/tour/stage_run.h"
+#include "common/core/console.h"
 #include "common/core/error.h"
 
 namespace miniddp {
@@ -37,7 +37,7 @@ TourOptions parse_tour_options(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+    write_output(app.help());
     std::exit(0);
   } catch (const CLI::ParseError& error) {
     throw UsageError("{} (see --help)", error.what());

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "common/core/console.h"
 
@@ -14,9 +13,8 @@ Progress::Progress(const Stage& stage, const TourOptions& options)
     : steps_(options.steps),
       interval_(std::max<int64_t>(1, options.steps / 5)),
       bar_(::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0) {
-  fmt::print("\nStage {}: {} ({}{}, {})\n", stage.number, stage.name, stage.program,
+  print_output("\nStage {}: {} ({}{}, {})\n", stage.number, stage.name, stage.program,
              stage.mistake.empty() ? "" : " --break " + stage.mistake, stage.devices());
-  std::fflush(stdout);
 }
 
 Progress::~Progress() { clear_bar(); }
@@ -24,8 +22,7 @@ Progress::~Progress() { clear_bar(); }
 void Progress::line(const StageLine& line) {
   if (line.step == 0 || (line.step - 1) % interval_ == 0) {
     clear_bar();
-    fmt::print("  {}\n", line.text);
-    std::fflush(stdout);
+    print_output("  {}\n", line.text);
   }
   if (bar_ && line.step > 0) draw_bar(line);
 }

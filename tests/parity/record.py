@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Regenerates every file in tests/parity/recorded/ and chapters/tour/recorded/ with real PyTorch (tests/parity/reference.py).
+"""Regenerates every file in tests/parity/recorded/ and chapters/tour/recorded/ with real PyTorch (tests/parity/reference.py and
+reference_ddp.py).
 
     /usr/bin/python3 tests/parity/record.py [NAME…]     all of them, or those named; --list names them
 
@@ -32,12 +33,17 @@ RUNS["article_a_seed1_200_steps.csv"] = "--model article_a --seed 1 --max-steps 
 RUNS["article_b_dropout_seed1.csv"] = "--model article_b --seed 1 --max-steps 20"
 RUNS["article_a_seed1_epochs.json"] = "--model article_a --seed 1 --epochs 2"
 RUNS["article_b_dropout_seed1_epochs.json"] = "--model article_b --seed 1 --epochs 10"
+DDP = "ddp_"  # files with this in front of their names are DistributedDataParallel's
+for model, ranks, seed in (("a", 2, 0), ("a", 2, 1), ("a", 3, 0), ("a", 3, 1), ("b", 2, 0), ("b", 3, 0), ("b", 3, 1)):
+    RUNS[f"{DDP}article_{model}_{ranks}_ranks_seed{seed}.csv"] = (
+        f"--model article_{model} --no-dropout --seed {seed} --nproc {ranks} --max-steps 20")
+RUNS[f"{DDP}article_a_2_ranks_seed1_epoch.csv"] = "--model article_a --seed 1 --nproc 2 --epochs 1"
 ARTICLE_LOG = "article_a_seed0.log"
 ARTICLE_LOG_OPTIONS = "--model article_a --seed 0 --epochs 2 --sampler distributed --no-set-epoch"
 
 
-def run_reference(options):
-    command = [sys.executable, str(HERE / "reference.py"), "--threads", THREADS, *options]
+def run_reference(options, program="reference.py"):
+    command = [sys.executable, str(HERE / program), "--threads", THREADS, *options]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **TUNED}).stdout
 
 
@@ -47,7 +53,8 @@ def path_of(name):
 
 def record(name):
     output = "--json" if name.endswith(".json") else "--loss-csv"
-    run_reference([*RUNS[name].split(), "--quiet", output, str(path_of(name))])
+    program = "reference_ddp.py" if name.startswith(DDP) else "reference.py"
+    run_reference([*RUNS[name].split(), "--quiet", output, str(path_of(name))], program)
     print(f"{name}: written")
 
 

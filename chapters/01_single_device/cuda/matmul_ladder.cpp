@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "common/core/console.h"
 #include "common/core/generator.h"
 #include "common/kernels/cuda/device.h"
 #include "common/kernels/cuda/launch.h"
@@ -64,14 +65,14 @@ int climb(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
+    write_output(app.help());
     return 0;
   } catch (const CLI::ParseError& error) {
     throw UsageError("{} (see --help)", error.what());
   }
 
   const Device device{DeviceType::cuda, 0};
-  fmt::print("c ({}, {}) = a ({}, {}) * b ({}, {}) on {}{}\n", m, n, m, k, k, n, device.str(), kernels(device.type).description());
+  print_output("c ({}, {}) = a ({}, {}) * b ({}, {}) on {}{}\n", m, n, m, k, k, n, device.str(), kernels(device.type).description());
   const Tensor a = random_matrix(m, k, 1, device), b = random_matrix(k, n, 2, device);
   Tensor c = Tensor::zeros({m, n}, DType::float32, device);
   const cuda::DeviceGuard guard(device.index);
@@ -93,13 +94,13 @@ int climb(int argc, char** argv) {
   const std::vector<float> reference = c.to_vector<float>();
   const double allowed = 1e-6 * static_cast<double>(k);  // both are sums of k rounded products
   bool good = true;
-  fmt::print("{:<10} {:>10} {:>10} {:>24}\n", "rung", "ms", "GFLOP/s", "difference from cuBLAS");
+  print_output("{:<10} {:>10} {:>10} {:>24}\n", "rung", "ms", "GFLOP/s", "difference from cuBLAS");
   for (const Rung& rung : rungs) {
     c.fill_(NAN);
     const double ms = time_on_gpu(stream, repeats, rung.call);
     const double difference = largest_difference(c.to_vector<float>(), reference);
     good = good && difference <= allowed;
-    fmt::print("{:<10} {:>10.4f} {:>10.1f} {:>24.3g}\n", rung.name, ms, 2e-6 * static_cast<double>(m * n * k) / ms, difference);
+    print_output("{:<10} {:>10.4f} {:>10.1f} {:>24.3g}\n", rung.name, ms, 2e-6 * static_cast<double>(m * n * k) / ms, difference);
   }
   check(good, "the rungs differ by more than {:.3g}", allowed);
   return 0;
