@@ -112,6 +112,20 @@ TEST_CASE("profile: a training step on one device shows its phases, an evaluatio
   CHECK_THAT(profile_table(Profile{}), ContainsSubstring("no training step"));
 }
 
+TEST_CASE("the profile tells how much of the all-reduces is hidden behind backward") {
+  Profile profile;
+  profile.steps = 2;
+  profile.nanoseconds = 100'000'000;
+  profile.phases = {{"backward", "cpu:0", 2, 40'000'000}, {"all-reduce", "cpu:0 communication", 4, 20'000'000}};
+  CHECK_THAT(profile_table(profile), ContainsSubstring("100% of the all-reduces' time is hidden"));
+  profile.phases.push_back({"communication", "cpu:0", 2, 5'000'000});
+  CHECK_THAT(profile_table(profile), ContainsSubstring("75% of the all-reduces' time is hidden"));
+  profile.phases.back().nanoseconds = 21'000'000;  // the wait includes copies, so it may be longer
+  CHECK_THAT(profile_table(profile), ContainsSubstring("\n0% of the all-reduces' time is hidden"));
+  profile.phases.erase(profile.phases.begin() + 1);
+  CHECK(profile_table(profile).find("hidden") == std::string::npos);
+}
+
 TEST_CASE("trace: one row a device, nanoseconds kept, ranks apart") {
   Profile profile;
   profile.spans = {{"forward", "cpu:10", 5'000'000'000'123, 5'000'000'001'125},
