@@ -7,6 +7,7 @@
 #include "chapters/04_process_group/init_process_group.h"
 #include "common/core/console.h"
 #include "common/core/generator.h"
+#include "common/training/options.h"
 
 using namespace miniddp;
 
@@ -85,10 +86,7 @@ void compare(ProcessGroup& library, ProcessGroup& ring, const Options& options) 
       a.best_ms / b.best_ms, difference);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  open_standard_streams();
+int demonstrate(int argc, char** argv) {
   Options options;
   CLI::App app(
       "Process groups: broadcast, all-reduce by the library and by hand. Start it on every rank: launch "
@@ -102,22 +100,17 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of the random input")->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  try {
-    const ProcessGroupGuard guard({.backend = options.backend});
-    ProcessGroup& group = default_process_group();
-    say("I am rank {} of {}", group.rank(), group.size());
-    show_broadcast(group);
-    show_all_reduce(group);
-    compare(group, *new_group("ring"), options);
-    group.barrier()->wait();
-    return 0;
-  } catch (const std::exception& error) {
-    print_errors("error: {}\n", error.what());
-    return 1;
-  }
+  parse_command_line(app, argc, argv);
+  const ProcessGroupGuard guard({.backend = options.backend});
+  ProcessGroup& group = default_process_group();
+  say("I am rank {} of {}", group.rank(), group.size());
+  show_broadcast(group);
+  show_all_reduce(group);
+  compare(group, *new_group("ring"), options);
+  group.barrier()->wait();
+  return 0;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_program(demonstrate, argc, argv); }

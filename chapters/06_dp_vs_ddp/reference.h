@@ -13,8 +13,8 @@ namespace miniddp {
 /// How far a loss may be from one device's after so many steps: 1e-6 up to 10 steps, 5e-6 up to 20. Beyond that any two float32 runs part
 /// (docs/parity.md).
 double parity_tolerance(int64_t steps);
-/// How far tensors may be, as a part of the tensor's largest element. Where two values in a pooling window are nearly equal, rounding
-/// decides which one gets the gradient: that alone makes differences of some percent where all gradients are small.
+/// How far tensors may be, as a part of the tensor's largest element. Wide, because rounding decides which of two nearly equal values in a
+/// pooling window gets the gradient; it finds gradients that are wrong as a whole (a missing one, a sum for a mean), the losses the rest.
 inline constexpr double gradient_tolerance = 0.1, parameter_tolerance = 1e-3;
 
 /// Writes it. Per step: the loss (a double), then all gradients, then all parameters, float32, in the order of named_parameters.

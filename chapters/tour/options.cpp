@@ -6,8 +6,8 @@
 
 #include "chapters/tour/mistakes.h"
 #include "chapters/tour/stage_run.h"
-#include "common/core/console.h"
 #include "common/core/error.h"
+#include "common/training/options.h"
 
 namespace miniddp {
 namespace {
@@ -34,14 +34,7 @@ TourOptions parse_tour_options(int argc, const char* const* argv) {
   app.add_option("--data", options.data, "Directory with MNIST's four IDX files [datasets/mnist]");
   app.add_option("--timeout", options.timeout, "Seconds that one stage may take")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--break", options.mistake, mistakes_help())->check(CLI::IsMember(mistake_names()));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    write_output(app.help());
-    std::exit(0);
-  } catch (const CLI::ParseError& error) {
-    throw UsageError("{} (see --help)", error.what());
-  }
+  parse_command_line(app, argc, argv);
   // Equal shares: only then is the mean of the processes' losses the loss of the whole batch.
   check<UsageError>(options.batch_size % options.devices == 0, "--batch-size {} cannot be dealt out equally to {} devices", options.batch_size,
                     options.devices);

@@ -161,7 +161,7 @@ void add_training_options(CLI::App& app, TrainingOptions& options) {
   app.add_flag("--quiet", options.quiet, "No log lines, no progress bar");
 }
 
-void parse_command_line(CLI::App& app, TrainingOptions& options, int argc, const char* const* argv) {
+void parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -170,6 +170,10 @@ void parse_command_line(CLI::App& app, TrainingOptions& options, int argc, const
   } catch (const CLI::ParseError& error) {
     throw UsageError("{} (see --help)", error.what());
   }
+}
+
+void parse_command_line(CLI::App& app, TrainingOptions& options, int argc, const char* const* argv) {
+  parse_command_line(app, argc, argv);
   if (options.epochs == 0) options.epochs = options.is_article_a() ? 2 : 10;
   if (options.log_interval == 0) options.log_interval = options.is_article_a() ? 10 : 100;
   if (options.threads == 0) {

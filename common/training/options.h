@@ -50,8 +50,9 @@ void add_training_options(CLI::App& app, TrainingOptions& options);
 /// For options that name something: an empty text, as of a shell variable that is not set, is refused.
 CLI::Validator not_empty();
 
-/// Parses the command line. `--help` prints the help and exits 0. Throws UsageError on a wrong option. Fills in the model's own
-/// numbers where 0 stood for them.
+/// Parses the command line. `--help` prints the help and exits 0. Throws UsageError on a wrong option.
+void parse_command_line(CLI::App& app, int argc, const char* const* argv);
+/// The same, then fills in the model's own numbers where 0 stood for them, and checks the options against each other.
 void parse_command_line(CLI::App& app, TrainingOptions& options, int argc, const char* const* argv);
 
 /// The devices a run uses: `--devices` if given, else `count` devices of `--device`'s type. "auto" is cuda where there is a GPU, else

@@ -62,14 +62,7 @@ int climb(int argc, char** argv) {
   app.add_option("--n", n)->check(CLI::Range(1, 65536))->capture_default_str();
   app.add_option("--k", k)->check(CLI::Range(1, 65536))->capture_default_str();
   app.add_option("--repeats", repeats, "Timed calls of each rung")->check(CLI::Range(1, 1000))->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    write_output(app.help());
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError("{} (see --help)", error.what());
-  }
+  parse_command_line(app, argc, argv);
 
   const Device device{DeviceType::cuda, 0};
   print_output("c ({}, {}) = a ({}, {}) * b ({}, {}) on {}{}\n", m, n, m, k, k, n, device.str(), kernels(device.type).description());
