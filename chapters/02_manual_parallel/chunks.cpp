@@ -53,8 +53,9 @@ std::vector<Tensor> split(const Tensor& whole, const std::vector<int64_t>& sizes
 }
 
 void join(const std::vector<Tensor>& chunks, const std::vector<int64_t>& sizes, int64_t dim, Tensor& whole, TransferName name) {
-  if (std::any_of(chunks.begin(), chunks.end(), [](const Tensor& chunk) { return !chunk.defined(); })) whole.zero_();
   const Layout layout(whole, dim);
+  // BEGIN SOLUTION 02.3 chunks become one tensor
+  if (std::any_of(chunks.begin(), chunks.end(), [](const Tensor& chunk) { return !chunk.defined(); })) whole.zero_();
   int64_t start = 0;
   for (size_t i = 0; i < chunks.size(); ++i) {
     if (chunks[i].defined()) {
@@ -65,6 +66,7 @@ void join(const std::vector<Tensor>& chunks, const std::vector<int64_t>& sizes, 
     }
     start += sizes[i];
   }
+  // END SOLUTION
 }
 
 }  // namespace miniddp

@@ -48,46 +48,47 @@ template <class E>
   }
 }
 
+// Calls job(i) for each device on its worker, and returns when all are done; a single one on the calling thread. A job must not throw.
+void run_side_by_side(const std::vector<Device>& devices, const std::function<void(size_t replica)>& job) {
+  if (devices.size() == 1) return job(0);
+  const Span waiting(nullptr, {});  // the workers record their own spans
+  const int tier = next_tier();     // a replica may itself use replicas: its helpers are other threads than the one that waits
+  const bool gradients = grad_enabled();
+  std::mutex mutex;
+  std::condition_variable all_done;
+  size_t running = devices.size();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    worker_of("replica", devices[i], tier).submit([&, i] {
+      {
+        const GradMode mode(gradients);  // recording is switched on and off for each thread: the caller's choice holds here
+        job(i);
+      }
+      std::lock_guard lock(mutex);
+      if (--running == 0) all_done.notify_one();
+    });
+  }
+  // Nobody leaves before all are done: they use the caller's variables.
+  std::unique_lock lock(mutex);
+  all_done.wait(lock, [&] { return running == 0; });
+}
+
 }  // namespace
 
 void parallel_for_devices(const std::vector<Device>& devices, const std::function<void(size_t replica)>& body) {
+  // BEGIN SOLUTION 02.6 errors of the replicas
   std::vector<std::exception_ptr> errors(devices.size());
-  const auto run = [&](size_t replica) {
+  run_side_by_side(devices, [&](size_t replica) {
     try {
       const Span span("forward", devices[replica]);
       body(replica);
     } catch (...) {
       errors[replica] = std::current_exception();
     }
-  };
-
-  if (devices.size() == 1) {
-    run(0);
-  } else {
-    const Span waiting(nullptr, {});  // the workers record their own spans
-    const int tier = next_tier();     // a replica may itself use replicas: its helpers are other threads than the one that waits
-    const bool gradients = grad_enabled();
-    std::mutex mutex;
-    std::condition_variable all_done;
-    size_t running = devices.size();
-    for (size_t i = 0; i < devices.size(); ++i) {
-      worker_of("replica", devices[i], tier).submit([&, i] {
-        {
-          const GradMode mode(gradients);  // recording is switched on and off for each thread: the caller's choice holds here
-          run(i);
-        }
-        std::lock_guard lock(mutex);
-        if (--running == 0) all_done.notify_one();
-      });
-    }
-    // However a replica fails, nobody leaves before all are done: they use the caller's variables.
-    std::unique_lock lock(mutex);
-    all_done.wait(lock, [&] { return running == 0; });
-  }
-
+  });
   for (size_t i = 0; i < errors.size(); ++i) {
     if (errors[i]) rethrow_from(errors[i], i, devices[i]);
   }
+  // END SOLUTION
 }
 
 namespace {

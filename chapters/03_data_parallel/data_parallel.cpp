@@ -56,6 +56,7 @@ Tensor DataParallel::forward(const Tensor& input) { return forward_values({{inpu
 
 Value DataParallel::forward_values(const Inputs& inputs) {
   check_is_on(*module_, device_ids_[0]);
+  // BEGIN SOLUTION 03.3 DataParallel's forward
   // Without any argument there is nothing to share out: the module runs once.
   std::vector<Inputs> calls{inputs};
   if (!inputs.args.empty() || !inputs.kwargs.items.empty()) calls = scatter(inputs, device_ids_, dim_);
@@ -64,6 +65,7 @@ Value DataParallel::forward_values(const Inputs& inputs) {
   const std::vector<Device> used(device_ids_.begin(), device_ids_.begin() + static_cast<std::ptrdiff_t>(calls.size()));
   const Replicas replicas = replicate(*module_, used);
   return gather(parallel_apply(replicas, calls, used), output_device_, dim_);
+  // END SOLUTION
 }
 
 std::string imbalance_warning(const std::vector<Device>& devices, const std::vector<DeviceProperties>& properties) {

@@ -135,6 +135,37 @@ class WorkshopTest(unittest.TestCase):
         self.text("# 02.1 eleven", "# 02.1 twelve")
         self.expect_refused("twelve")
 
+    # tasks with a mistake to be found
+
+    MISTAKE = "## Mistake: too much\n-ten + 1\n+ten + 2\n## Mutant: off by one\n-ten + 1\n+ten + 3\n"
+
+    def with_mistake(self):
+        self.text("## Mutant: off by one\n-ten + 1\n+ten + 2\n", self.MISTAKE)
+
+    def test_the_learner_gets_the_solution_with_the_mistake(self):
+        self.with_mistake()
+        text = learner_file(self.root, self.task().source, [self.task()], solved=False)
+        self.assertIn("  // Return one more than ten.\n  int eleven = ten + 2;\n  return eleven;\n  // END EXERCISE", text)
+        self.assertEqual([mutant.what for mutant in self.task().mutants], ["too much", "off by one", "two lines at once"])
+
+    def test_a_mistake_that_shows(self):
+        self.with_mistake()
+        self.write("tests/exercises/02_1_eleven.md", (self.root / "tests/exercises/02_1_eleven.md").read_text().replace(
+            "## Mistake: too much\n-ten + 1\n+ten + 2\n", "## Mistake: too much\n-return eleven;\n+eleven++;\n+return eleven;\n"))
+        self.expect_refused("parts of single lines")
+
+    def test_a_mistake_that_is_not_found_yet(self):
+        self.with_mistake()
+        outcome = self.program("echo 'DIFFERENCE f(): expected 11, found 12'; exit 1")
+        self.assertEqual((outcome.state, outcome.text), ("failed", "not found yet: f(): expected 11, found 12"))
+
+    def test_what_is_not_begun_is_not_implemented_whatever_its_test_needs(self):
+        path = self.write("program", "#!/bin/bash\necho 'exercise 02.4 is not implemented yet'; exit 1")
+        path.chmod(0o755)
+        region = 'throw miniddp::Error("exercise 02.1 is not implemented yet");'
+        self.assertEqual(check_task(path, self.task(), region).text, "not implemented yet")
+        self.assertEqual(check_task(path, self.task(), "return 11;").text, "waits for task 02.4, which its test needs")
+
     def test_a_task_without_a_test(self):
         self.write("tests/exercises/02_test.cpp", "")
         self.expect_refused("no test case")
@@ -197,7 +228,8 @@ class WorkshopTest(unittest.TestCase):
 
     def test_outcomes(self):
         for script, state, text in (
-            ("exit 0", "passed", "passed"),
+            ("echo 'All tests passed (3 assertions in 1 test case)'", "passed", "passed"),
+            ("exit 0", "failed", "ended before its test did"),
             ("echo 'exercise 02.1 is not implemented yet'; exit 1", "not implemented yet", "not implemented yet"),
             ("echo 'exercise 02.4 is not implemented yet'; exit 1", "waiting", "task 02.4"),
             ("echo 'DIFFERENCE f(): expected 11, found 12'; exit 1", "failed", "failed: f(): expected 11, found 12"),

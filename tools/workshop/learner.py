@@ -39,6 +39,11 @@ class Workshop:
     def file_of(self, task):
         return self.chapter_folder(task.chapter) / task.source.name
 
+    def region_of(self, task):
+        """The learner's lines of a task; the empty text if there are none."""
+        path = self.file_of(task)
+        return "\n".join(learner_region(path.read_text(errors="replace"), task.name) or []) if path.is_file() else ""
+
     def require_started(self, chapter):
         folder = self.chapter_folder(chapter)
         missing = [task.source.name for task in self.of_chapter(chapter) if not self.file_of(task).exists()]

@@ -31,6 +31,7 @@ class Task:
     assignment: str = ""
     hints: list = field(default_factory=list)
     mutants: list = field(default_factory=list)
+    mistake: Mutant | None = None  # the learner gets the solution with this mistake in it; also the first of the mutants
 
     @property
     def name(self):
@@ -111,8 +112,12 @@ def read_text(task, path):
             task.hints.append(text.strip())
         elif heading.startswith("Mutant: "):
             task.mutants.append(read_mutant(task, heading[len("Mutant: "):].strip(), text))
+        elif heading.startswith("Mistake: ") and not task.mutants:
+            task.mistake = read_mutant(task, heading[len("Mistake: "):].strip(), text)
+            task.mutants.append(task.mistake)
         else:
-            raise WorkshopError(f"task {task}: {path.name}: expected 'Hint 1' to 'Hint 3' or 'Mutant: …', found '{heading}'")
+            raise WorkshopError(
+                f"task {task}: {path.name}: expected 'Hint 1' to 'Hint 3', 'Mutant: …', or 'Mistake: …' before all mutants, found '{heading}'")
     if len(task.hints) != 3:
         raise WorkshopError(f"task {task}: expected three hints, found {len(task.hints)}")
     if len(task.mutants) < 2:
@@ -153,6 +158,7 @@ def read_tasks(root):
             raise WorkshopError(f"task {task}: {task.source} and {files[key]} would be the same file in the learner's folder")
         for mutant in task.mutants:
             mutated(root, task, mutant)
+        learner_file(root, task.source, [task], solved=False)
     for first in tasks.values():
         for second in tasks.values():
             if first.source == second.source and first.chapter != second.chapter:
@@ -171,6 +177,17 @@ def mutated(root, task, mutant):
     return "\n".join(lines[:task.first + 1] + [region] + lines[task.last:]) + "\n"
 
 
+def with_mistake(task, lines):
+    """The solution's lines with the task's mistake planted, indented as they were."""
+    lines = list(lines)
+    for old, new in task.mistake.changes:
+        places = [number for number, line in enumerate(lines) if old in line]
+        if len(places) != 1 or "\n" in new:
+            raise WorkshopError(f"task {task}: a mistake changes parts of single lines, so that it does not show; found '{old}' -> '{new}'")
+        lines[places[0]] = lines[places[0]].replace(old, new)
+    return [line for line in lines if line.strip()]
+
+
 def learner_file(root, source, tasks, solved):
     """The file that a learner gets (solved=False), or the same with the solutions."""
     lines = (root / source).read_text().splitlines()
@@ -180,7 +197,9 @@ def learner_file(root, source, tasks, solved):
         body = lines[task.first + 1:task.last]
         if not solved:
             body = [f"{indent}// {line}".rstrip() for line in task.assignment.splitlines()]
-            if is_kernel:  # a kernel cannot throw
+            if task.mistake:
+                body += with_mistake(task, lines[task.first + 1:task.last])
+            elif is_kernel:  # a kernel cannot throw
                 body.append(f'{indent}assert(!"{not_implemented(task.name)}");')
             else:
                 body.append(f'{indent}throw miniddp::Error("{not_implemented(task.name)}");')
