@@ -29,6 +29,7 @@ void ring_reduce_scatter(Links& links, const Fingerprint& what, std::byte* value
   const int rank = links.rank(), size = links.size();
   const int right = (rank + 1) % size, left = modulo(rank - 1, size);
   const size_t element = size_of(dtype);
+  // BEGIN SOLUTION 04.1 reduce-scatter in a ring
   for (int step = 0; step < size - 1; ++step) {
     // I pass on the chunk I added to last, and add my share to the one that comes.
     const auto out = chunk_of(values, numel, dtype, modulo(rank - step, size), size);
@@ -46,29 +47,33 @@ void ring_reduce_scatter(Links& links, const Fingerprint& what, std::byte* value
     };
     links.exchange(what, right, out, left, {std::span(inbox).first(mine.size()), add_arrived}, deadline);
   }
+  // END SOLUTION
 }
 
 void ring_all_gather(Links& links, const Fingerprint& what, std::byte* values, int64_t numel, DType dtype,
                      const Deadline& deadline) {
   const int rank = links.rank(), size = links.size();
   const int right = (rank + 1) % size, left = modulo(rank - 1, size);
+  // BEGIN SOLUTION 04.2 all-gather in a ring
   for (int step = 0; step < size - 1; ++step) {
     const auto out = chunk_of(values, numel, dtype, modulo(rank + 1 - step, size), size);
     const auto in = chunk_of(values, numel, dtype, modulo(rank - step, size), size);
     links.exchange(what, right, out, left, {in}, deadline);
   }
+  // END SOLUTION
 }
 
 void ring_all_reduce(Links& links, const Fingerprint& what, std::byte* values, int64_t numel, DType dtype,
                      ReduceOp op, std::vector<std::byte>& inbox, const Deadline& deadline) {
-  if (links.size() > 1) {
-    ring_reduce_scatter(links, what, values, numel, dtype, op, inbox, deadline);
-    if (op == ReduceOp::avg) {
-      const auto finished = chunk_of(values, numel, dtype, (links.rank() + 1) % links.size(), links.size());
-      divide(finished.data(), finished.size() / size_of(dtype), dtype, links.size());
-    }
-    ring_all_gather(links, what, values, numel, dtype, deadline);
+  // BEGIN SOLUTION 04.3 all-reduce
+  if (links.size() == 1) return;
+  ring_reduce_scatter(links, what, values, numel, dtype, op, inbox, deadline);
+  if (op == ReduceOp::avg) {
+    const auto finished = chunk_of(values, numel, dtype, (links.rank() + 1) % links.size(), links.size());
+    divide(finished.data(), finished.size() / size_of(dtype), dtype, links.size());
   }
+  ring_all_gather(links, what, values, numel, dtype, deadline);
+  // END SOLUTION
 }
 
 }  // namespace miniddp

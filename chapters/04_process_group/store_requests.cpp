@@ -60,9 +60,7 @@ void StoreServer::handle(Connection& connection, Reader message) {
     }
     case Request::compare_set: {
       const std::string key = message.text(), expected = message.text(), desired = message.text();
-      const auto found = values_.find(key);
-      if (found == values_.end() ? expected.empty() : found->second == expected) values_[key] = desired;
-      body.text(values_.contains(key) ? values_[key] : expected);
+      body.text(compare_set(key, expected, desired));
       return done();
     }
     case Request::delete_key: {
@@ -119,6 +117,15 @@ int64_t StoreServer::add(const std::string& key, int64_t amount) {
   return sum;
 }
 
+std::string StoreServer::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
+  // BEGIN SOLUTION 04.5 compare and set
+  const auto found = values_.find(key);
+  const bool equal = found == values_.end() ? expected.empty() : found->second == expected;
+  if (equal) return values_[key] = desired;
+  return found == values_.end() ? expected : found->second;
+  // END SOLUTION
+}
+
 bool StoreServer::has_all(const std::vector<std::string>& keys) const {
   for (const std::string& key : keys) {
     if (!values_.contains(key)) return false;
@@ -139,12 +146,6 @@ void StoreServer::settle(Connection& connection) {
     answer_text(connection, kind, text);
   };
   switch (pending.request) {
-    case Request::get:
-      if (has_all(pending.keys)) return reply(Reply::ok, std::string(values_[pending.keys[0]]));
-      break;
-    case Request::wait:
-      if (has_all(pending.keys)) return reply(Reply::ok, "");
-      break;
     case Request::wait_all_joined:
       if (members_.failure()) return reply(Reply::error, *members_.failure());
       if (members_.complete()) return reply(Reply::ok, "");
@@ -155,14 +156,21 @@ void StoreServer::settle(Connection& connection) {
       if (late) return reply(Reply::timeout, members_.departures());
       break;
     default:
+      if (const auto answer = settle_keys(pending, late)) return reply(answer->first, answer->second);
       break;
   }
-  if (!late) return;
+}
+
+std::optional<std::pair<Reply, std::string>> StoreServer::settle_keys(const Pending& pending, bool late) {
+  // BEGIN SOLUTION 04.4 waiting for keys
   std::string missing;
   for (const std::string& key : pending.keys) {
     if (!values_.contains(key)) missing += (missing.empty() ? "" : ", ") + key;
   }
-  reply(Reply::timeout, missing);
+  if (missing.empty()) return std::pair(Reply::ok, pending.request == Request::get ? values_[pending.keys[0]] : "");
+  if (late) return std::pair(Reply::timeout, missing);
+  return std::nullopt;
+  // END SOLUTION
 }
 
 }  // namespace miniddp

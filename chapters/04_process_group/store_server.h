@@ -60,10 +60,14 @@ class StoreServer {
   void handle_member(Connection& connection, store_protocol::Request request,
                      store_protocol::Reader& message);
   int64_t add(const std::string& key, int64_t amount);
+  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
   bool has_all(const std::vector<std::string>& keys) const;
   void answer_text(Connection& connection, store_protocol::Reply reply, std::string_view text);
   /// Answers the pending request if its time has come.
   void settle(Connection& connection);
+  /// The answer to a get or a wait: ok, with the value of a get; timeout, with the names of the missing keys, if
+  /// it is late; none as long as there is time.
+  std::optional<std::pair<store_protocol::Reply, std::string>> settle_keys(const Pending& pending, bool late);
   void drop(Connection& connection);
 
   Socket listener_;

@@ -31,6 +31,10 @@ void expect_equal(const std::string& what, const T& found, const T& expected) {
   expect(found == expected, fmt::format("{}: expected {}, found {}", what, expected, found));
 }
 
+inline void expect_equal(const std::string& what, const std::string& found, const std::string& expected) {
+  expect(found == expected, fmt::format("{}: expected '{}', found '{}'", what, expected, found));
+}
+
 /// Lists, such as indices; names the first place where they part.
 template <class T>
 void expect_equal(const std::string& what, const std::vector<T>& found, const std::vector<T>& expected) {
