@@ -36,12 +36,14 @@ PendingBucket compress_hook(ProcessGroup& group, const Tensor& flat, DType small
 }  // namespace
 
 PendingBucket allreduce_hook(ProcessGroup& group, Tensor flat) {
+  // BEGIN SOLUTION 05.14 the run that is too fast
   flat.mul_(1.0 / group.size());
   WorkPtr work = group.all_reduce(flat);
   return [&group, work, flat] {
     wait_and_count(group, *work, flat.device());
     return flat;
   };
+  // END SOLUTION
 }
 
 PendingBucket fp16_compress_hook(ProcessGroup& group, Tensor flat) { return compress_hook(group, flat, DType::float16); }

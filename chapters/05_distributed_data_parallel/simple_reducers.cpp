@@ -33,6 +33,7 @@ void unhook_all(const std::vector<Tensor>& parameters, const std::vector<int>& n
 
 AfterBackwardReducer::AfterBackwardReducer(ProcessGroup& group, std::vector<Tensor> parameters)
     : group_(group), parameters_(std::move(parameters)) {
+  // BEGIN SOLUTION 05.12 the run that learns alone
   hooks_ = hook_all(parameters_, [this](Tensor&) {
     if (!std::exchange(sync_, false)) return;  // the first gradient of a pass speaks for all
     queue_backward_callback([this] {
@@ -40,6 +41,7 @@ AfterBackwardReducer::AfterBackwardReducer(ProcessGroup& group, std::vector<Tens
       average_gradients(group_, parameters_);
     });
   });
+  // END SOLUTION
 }
 
 AfterBackwardReducer::~AfterBackwardReducer() { unhook_all(parameters_, hooks_); }
@@ -52,11 +54,13 @@ PerGradientReducer::PerGradientReducer(ProcessGroup& group, std::vector<Tensor> 
 PerGradientReducer::~PerGradientReducer() { unhook_all(parameters_, hooks_); }
 
 void PerGradientReducer::gradient_ready(Tensor& parameter) {
+  // BEGIN SOLUTION 05.11 the run whose ranks drift apart
   if (!sync_) return;
   if (works_.empty()) queue_backward_callback([this] { finish(); });
   Tensor grad = parameter.grad();
   grad.mul_(1.0 / group_.size());
   works_.push_back(group_.all_reduce(grad));
+  // END SOLUTION
 }
 
 void PerGradientReducer::finish() {
