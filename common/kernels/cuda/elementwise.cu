@@ -27,6 +27,27 @@ __global__ void map_two(int64_t n, F f, const T* a, const T* b, T* out) {
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) out[i] = f(a[i], b[i]);
 }
 
+// ReLU and its gradient, written out: the first kernels to read.
+template <class T>
+__global__ void relu(int64_t n, const T* x, T* y) {
+  // BEGIN SOLUTION 01.2 relu kernel
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {
+    y[i] = x[i] < 0 ? T{0} : x[i];  // this way round NaN passes
+  }
+  // END SOLUTION
+}
+
+template <class T>
+__global__ void relu_gradient(int64_t n, const T* dy, const T* y, T* dx) {
+  // BEGIN SOLUTION 01.3 relu's gradient
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {
+    dx[i] = y[i] > 0 ? dy[i] : T{0};
+  }
+  // END SOLUTION
+}
+
 template <class T>
 __global__ void scale_each_plane(int64_t planes, int64_t size, const T* x, const T* mask, T* y) {
   for (int64_t plane = first_plane(); plane < planes; plane += plane_step()) {
@@ -64,18 +85,6 @@ struct AddMultiple {
   T alpha;
   __device__ T operator()(T x, T y) const { return y + alpha * x; }
 };
-struct Relu {
-  template <class T>
-  __device__ T operator()(T x) const {
-    return x < 0 ? T{0} : x;  // this way round NaN passes
-  }
-};
-struct ReluGradient {
-  template <class T>
-  __device__ T operator()(T dy, T y) const {
-    return y > 0 ? dy : T{0};
-  }
-};
 
 }  // namespace
 
@@ -106,12 +115,12 @@ void axpy(cudaStream_t stream, int64_t n, T alpha, const T* x, T* y) {
 
 template <class T>
 void relu_forward(cudaStream_t stream, int64_t n, const T* x, T* y) {
-  launch(map_one<T, Relu>, blocks_for(n, threads), threads, 0, stream, n, Relu{}, x, y);
+  launch(relu<T>, blocks_for(n, threads), threads, 0, stream, n, x, y);
 }
 
 template <class T>
 void relu_backward(cudaStream_t stream, int64_t n, const T* dy, const T* y, T* dx) {
-  launch(map_two<T, ReluGradient>, blocks_for(n, threads), threads, 0, stream, n, ReluGradient{}, dy, y, dx);
+  launch(relu_gradient<T>, blocks_for(n, threads), threads, 0, stream, n, dy, y, dx);
 }
 
 template <class T>

@@ -22,22 +22,26 @@ __device__ bool is_class(int64_t target, int64_t classes, int64_t row, TargetRep
 // One block: the loss of a batch is a sum of few numbers, and one block adds them in a fixed order.
 template <class T>
 __global__ void forward(int64_t rows, int64_t classes, const T* x, const int64_t* target, bool mean, TargetReport* report, T* loss) {
+  // BEGIN SOLUTION 01.7 nll_loss kernel
   double total = 0;
   for (int64_t row = threadIdx.x; row < rows; row += blockDim.x) {
     if (is_class(target[row], classes, row, report)) total -= x[row * classes + target[row]];
   }
   total = block_sum(total);
   if (threadIdx.x == 0) *loss = static_cast<T>(mean ? total / static_cast<double>(rows) : total);
+  // END SOLUTION
 }
 
 template <class T>
 __global__ void backward(int64_t rows, int64_t classes, const T* dloss, const int64_t* target, bool mean, TargetReport* report, T* dx) {
+  // BEGIN SOLUTION 01.8 nll_loss's gradient
   const T gradient = static_cast<T>(-static_cast<double>(*dloss) * (mean ? 1.0 / static_cast<double>(rows) : 1.0));
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; row < rows; row += step) {
     is_class(target[row], classes, row, report);
     for (int64_t c = 0; c < classes; ++c) dx[row * classes + c] = c == target[row] ? gradient : T{0};
   }
+  // END SOLUTION
 }
 
 template <class T>

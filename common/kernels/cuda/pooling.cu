@@ -38,6 +38,7 @@ __global__ void pool(PoolShape s, const T* x, T* y, uint8_t* winner) {
 // additions, where windows adding to their winners would need atomics.
 template <class T>
 __global__ void unpool(PoolShape s, const T* dy, const uint8_t* winner, T* dx) {
+  // BEGIN SOLUTION 01.4 max-pool's gradient
   const int inputs = s.h * s.w, outputs = s.oh * s.ow;
   for (int64_t plane = first_plane(); plane < s.planes; plane += plane_step()) {
     for (int i = static_cast<int>(threadIdx.x); i < inputs; i += static_cast<int>(blockDim.x)) {
@@ -55,6 +56,7 @@ __global__ void unpool(PoolShape s, const T* dy, const uint8_t* winner, T* dx) {
       dx[plane * inputs + i] = total;
     }
   }
+  // END SOLUTION
 }
 
 }  // namespace
