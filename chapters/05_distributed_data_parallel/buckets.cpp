@@ -16,6 +16,7 @@ std::vector<std::vector<size_t>> compute_bucket_assignment_by_size(const std::ve
     size_t bytes = 0;
     size_t limit = 0;  // index into limits
   };
+  // BEGIN SOLUTION 05.3 which gradients travel together
   std::map<std::pair<DType, Device>, Open> open;
   std::vector<std::vector<size_t>> closed;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -37,6 +38,7 @@ std::vector<std::vector<size_t>> compute_bucket_assignment_by_size(const std::ve
               [](const auto& a, const auto& b) { return *std::min_element(a.begin(), a.end()) < *std::min_element(b.begin(), b.end()); });
   }
   return closed;
+  // END SOLUTION
 }
 
 Bucket Bucket::make(const std::vector<Tensor>& tensors, std::vector<size_t> parameters) {

@@ -121,19 +121,17 @@ void Reducer::skip_unreachable(const std::vector<Tensor>& outputs) {
 }
 
 void Reducer::gradient_ready(size_t index) {
+  // BEGIN SOLUTION 05.5 a gradient is complete
   if (!sync_) return;
   if (!std::exchange(running_, true)) queue_backward_callback([this] { backward_done(); });
-  if (ready_[index]) {
-    check(!options_.static_graph, "{}", graph_changed);
-    throw Error("Expected to mark a variable ready only once. Parameter {} got a gradient although it was found unused or was complete "
-                "already in this iteration; it must not be used outside of forward, nor by two backward passes at once.", names_[index]);
-  }
+  check_not_ready(index);
   used_[index] = 1;
   if (!first_pass_done_) ready_order_.push_back(index);
   // With a static graph nobody knows in the first pass what will come: everything is sent at its end.
   if (options_.static_graph && !first_pass_done_) return;
   mark_ready(index);
   if (options_.overlap) start_full_buckets();
+  // END SOLUTION
 }
 
 void Reducer::mark_ready(size_t index) {
@@ -144,6 +142,7 @@ void Reducer::mark_ready(size_t index) {
 
 // Puts the gradient, divided, into its bucket; zeros if this rank did not use the parameter.
 void Reducer::fill_slice(size_t index) {
+  // BEGIN SOLUTION 05.4 a gradient goes into its bucket
   Tensor parameter = parameters_[index];
   const auto [bucket, slot] = places_[index];
   Tensor slice = buckets_[bucket].slice(slot, parameter);
@@ -157,10 +156,12 @@ void Reducer::fill_slice(size_t index) {
   // Division before the sum, by one multiplication with the reciprocal. A hook divides itself.
   kernels(slice.device().type).scale(grad, hook_ ? 1.0 : 1.0 / divisor_, slice);
   if (options_.gradient_as_bucket_view) parameter.set_grad(slice);
+  // END SOLUTION
 }
 
 // Strictly in order: a full bucket waits for the ones before it.
 void Reducer::start_full_buckets() {
+  // BEGIN SOLUTION 05.6 full buckets start in order
   while (pending_.size() < buckets_.size() && missing_[pending_.size()] == 0) {
     Tensor flat = buckets_[pending_.size()].flat;
     if (hook_) {
@@ -172,6 +173,7 @@ void Reducer::start_full_buckets() {
       });
     }
   }
+  // END SOLUTION
 }
 
 void Reducer::backward_done() {
@@ -245,6 +247,13 @@ void Reducer::shadow_backward() {
 }
 
 // --- errors -------------------------------------------------------------------------------------------------------
+
+void Reducer::check_not_ready(size_t index) const {
+  if (!ready_[index]) return;
+  check(!options_.static_graph, "{}", graph_changed);
+  throw Error("Expected to mark a variable ready only once. Parameter {} got a gradient although it was found unused or was complete "
+              "already in this iteration; it must not be used outside of forward, nor by two backward passes at once.", names_[index]);
+}
 
 std::string Reducer::missing_names() const {
   std::string names, indices;

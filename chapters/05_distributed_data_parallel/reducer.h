@@ -55,6 +55,8 @@ class Reducer : public GradientReducer {
   bool may_rebuild() const { return options_.static_graph || !options_.find_unused_parameters; }
   void assign(const std::vector<std::vector<size_t>>& assignment);
   void gradient_ready(size_t index);
+  /// Throws Error if the parameter's gradient was complete before in this pass.
+  void check_not_ready(size_t index) const;
   void mark_ready(size_t index);
   void fill_slice(size_t index);
   void start_full_buckets();

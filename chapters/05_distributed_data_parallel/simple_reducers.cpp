@@ -9,12 +9,14 @@
 namespace miniddp {
 
 void average_gradients(ProcessGroup& group, const std::vector<Tensor>& parameters) {
+  // BEGIN SOLUTION 05.2 gradients averaged after backward
   for (const Tensor& parameter : parameters) {
     Tensor grad = parameter.grad();
     if (!grad.defined()) continue;
     grad.mul_(1.0 / group.size());  // before the sum, which then cannot overflow where the mean does not
     wait_and_count(group, *group.all_reduce(grad), grad.device());
   }
+  // END SOLUTION
 }
 
 namespace {
@@ -33,7 +35,7 @@ void unhook_all(const std::vector<Tensor>& parameters, const std::vector<int>& n
 
 AfterBackwardReducer::AfterBackwardReducer(ProcessGroup& group, std::vector<Tensor> parameters)
     : group_(group), parameters_(std::move(parameters)) {
-  // BEGIN SOLUTION 05.12 the run that learns alone
+  // BEGIN SOLUTION 05.8 the run that learns alone
   hooks_ = hook_all(parameters_, [this](Tensor&) {
     if (!std::exchange(sync_, false)) return;  // the first gradient of a pass speaks for all
     queue_backward_callback([this] {
@@ -54,7 +56,7 @@ PerGradientReducer::PerGradientReducer(ProcessGroup& group, std::vector<Tensor> 
 PerGradientReducer::~PerGradientReducer() { unhook_all(parameters_, hooks_); }
 
 void PerGradientReducer::gradient_ready(Tensor& parameter) {
-  // BEGIN SOLUTION 05.11 the run whose ranks drift apart
+  // BEGIN SOLUTION 05.7 the run whose ranks drift apart
   if (!sync_) return;
   if (works_.empty()) queue_backward_callback([this] { finish(); });
   Tensor grad = parameter.grad();

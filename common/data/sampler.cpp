@@ -46,7 +46,7 @@ void RandomSampler::end_pass() const {
 }
 
 std::vector<int64_t> distributed_order(int64_t n, int64_t seed, int64_t epoch, bool shuffle) {
-  // BEGIN SOLUTION 05.15 the run that sees the same order again
+  // BEGIN SOLUTION 05.11 the run that sees the same order again
   if (!shuffle) return ascending(checked_size(n));
   Generator generator(static_cast<uint64_t>(seed) + static_cast<uint64_t>(epoch));  // one for all ranks, another in each epoch
   return generator.randperm(n);
