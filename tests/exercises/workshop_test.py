@@ -1,4 +1,5 @@
 """Tests of tools/workshop on a small project of its own: a repository with one task, in a temporary folder."""
+import re
 import subprocess
 import sys
 import tempfile
@@ -273,6 +274,23 @@ class WorkshopTest(unittest.TestCase):
         path = self.write("program", "#!/bin/bash\n" + script)
         path.chmod(0o755)
         return path
+
+
+class PlanTest(unittest.TestCase):
+    """docs/workshop.md knows every task, by its title, and plans with no other."""
+
+    ROOT = TOOLS.parents[1]
+    PLAN = (ROOT / "docs/workshop.md").read_text()
+
+    def test_the_table_is_the_tasks(self):
+        rows = re.findall(r"^\| (\d\d\.\d+ [^|]+?) \| [^|]+ \| \d+ \| ·+ \|$", self.PLAN, re.MULTILINE)
+        self.assertEqual(rows, [str(task) for task in read_tasks(self.ROOT)])
+
+    def test_the_plans_name_tasks_that_exist(self):
+        known = {task.name for task in read_tasks(self.ROOT)}
+        planned = re.findall(r"\b\d\d\.\d+\b", "".join(re.findall(r"^\| (?:\d+:\d\d|evening) .*$", self.PLAN, re.MULTILINE)))
+        self.assertGreater(len(planned), 40)
+        self.assertEqual([name for name in planned if name not in known], [])
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ Writes your copy of chapter NN's files with tasks to workshop/: the code of each
   --mine    build on your own files of the chapters before, instead of the project's
 TEXT
     check) cat <<'TEXT' ;;
-usage: ./tutorial check NN [k]
+usage: ./tutorial check NN [k] [--emulated]
 
 Builds your copy of chapter NN, runs the tests of its tasks (or of task k alone) and says what is still wrong.
 Exit status 0 only if all passed.
+  --emulated  kernels on the emulator, even where there is a GPU: it finds races that a GPU may hide
 TEXT
     hint) cat <<'TEXT' ;;
 usage: ./tutorial hint NN [k]
@@ -45,15 +46,19 @@ show_compile_errors() {
 }
 
 command_check() {
-  local chapter log=build/check.log
-  chapter=$(workshop started "$@") || exit $?
+  local chapter preset=release log=build/check.log words=() word
+  for word in "$@"; do
+    if [ "$word" = --emulated ]; then preset=emulated; else words+=("$word"); fi
+  done
+  [ ${#words[@]} -gt 0 ] || fail_usage "check needs a chapter, such as: ./tutorial check 02"
+  chapter=$(workshop started "${words[@]}") || exit $?
   set_up run
-  configure release
-  if ! run_quietly "building your chapter $chapter" "$log" cmake --build build/release --parallel "$(parallel_jobs)" --target "workshop_$chapter"; then
+  configure "$preset"
+  if ! run_quietly "building your chapter $chapter" "$log" cmake --build "build/$preset" --parallel "$(parallel_jobs)" --target "workshop_$chapter"; then
     show_compile_errors "$log"
     fail "your copy does not compile (whole output: $log)."
   fi
-  workshop check "$@" --program "build/release/bin/workshop_$chapter"
+  workshop check "${words[@]}" --program "build/$preset/bin/workshop_$chapter"
 }
 
 command_workshop() {
