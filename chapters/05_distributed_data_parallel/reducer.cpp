@@ -256,13 +256,14 @@ void Reducer::check_not_ready(size_t index) const {
 }
 
 std::string Reducer::missing_names() const {
-  std::string names, indices;
+  std::vector<std::string> names;
+  std::vector<size_t> indices;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (ready_[i]) continue;
-    names += (names.empty() ? "" : ", ") + names_[i];
-    indices += (indices.empty() ? "" : " ") + std::to_string(i);
+    names.push_back(names_[i]);
+    indices.push_back(i);
   }
-  return fmt::format("{} (indices {})", names, indices);
+  return fmt::format("{} (indices {})", fmt::join(names, ", "), fmt::join(indices, " "));
 }
 
 void Reducer::check_finished() const {

@@ -8,6 +8,9 @@ namespace miniddp {
 
 enum class DeviceType { cpu, cuda };
 
+/// Devices of one type beyond these are not used.
+inline constexpr int most_devices = 64;
+
 struct Device {
   DeviceType type = DeviceType::cpu;
   int index = 0;

@@ -48,4 +48,21 @@ struct SmallFloat {
 inline constexpr SmallFloat half_format{5, 10, 0x7fff};
 inline constexpr SmallFloat bfloat16_format{8, 7, 0x7fff};
 
+/// What __half and __nv_bfloat16 are here.
+template <SmallFloat format>
+struct StoredFloat {
+  unsigned short __x;  // the bits; CUDA's name for them
+
+  StoredFloat() = default;
+  explicit StoredFloat(float value) : __x(format.from_double(value)) {}
+  explicit operator float() const { return static_cast<float>(format.to_double(__x)); }
+
+  static StoredFloat of_bits(unsigned short bits) {
+    StoredFloat value;
+    value.__x = bits;
+    return value;
+  }
+  static StoredFloat of_double(double value) { return of_bits(format.from_double(value)); }
+};
+
 }  // namespace miniddp::emulator

@@ -36,6 +36,14 @@ int device_count(DeviceType type) {
   return cuda == nullptr ? 0 : cuda->device_count();
 }
 
+void check_exists(Device device) {
+  const int count = device_count(device.type);
+  if (device.index >= 0 && device.index < count) return;
+  kernels(device.type);  // says what is missing if this build or machine has no such devices
+  throw DeviceError("expected a device from {0}:0 to {0}:{1}, found {2}; a program's devices are chosen by --devices", name_of(device.type),
+                    count - 1, device.str());
+}
+
 bool has_gpu() {
   Kernels* cuda = cuda_kernels();
   return cuda != nullptr && cuda->is_gpu() && cuda->device_count() > 0;

@@ -163,8 +163,11 @@ class Kernels {
 /// The kernels of a device type. Throws DeviceError with what to do when this build has none (no_cuda.cpp).
 Kernels& kernels(DeviceType type);
 
-/// Devices of a type: 0 when the build or the machine has none.
+/// Devices of a type, at most `most_devices`: 0 when the build or the machine has none.
 int device_count(DeviceType type);
+
+/// Throws DeviceError unless `device` is one of these.
+void check_exists(Device device);
 
 /// True if a real GPU is there (the emulator's virtual ones do not count).
 bool has_gpu();

@@ -145,12 +145,7 @@ void Module::zero_grad(bool set_to_none) {
       warn("zero_grad() of a replica has no effect: its parameters are copies, their gradients go to the original module");
       return;
     }
-    if (!parameter.grad().defined()) continue;
-    if (set_to_none) {
-      parameter.set_grad({});
-    } else {
-      parameter.grad().zero_();
-    }
+    parameter.zero_grad(set_to_none);
   }
 }
 

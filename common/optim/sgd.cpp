@@ -43,14 +43,7 @@ void SGD::step() {
 }
 
 void SGD::zero_grad(bool set_to_none) {
-  for (Tensor& parameter : parameters_) {
-    if (!parameter.grad().defined()) continue;
-    if (set_to_none) {
-      parameter.set_grad({});
-    } else {
-      parameter.grad().zero_();
-    }
-  }
+  for (Tensor& parameter : parameters_) parameter.zero_grad(set_to_none);
 }
 
 void SGD::set_momentum_buffers(std::vector<Tensor> buffers) {

@@ -14,19 +14,9 @@ struct Counters {
   std::atomic<int64_t> peak = 0;
 };
 
-constexpr int max_devices = 64;
-
 Counters& counters(Device device) {
-  static std::array<std::array<Counters, max_devices>, 2> all;
+  static std::array<std::array<Counters, most_devices>, 2> all;
   return all[static_cast<size_t>(device.type)].at(static_cast<size_t>(device.index));
-}
-
-void check_exists(Device device) {
-  const int count = device_count(device.type);
-  if (device.index >= 0 && device.index < count && device.index < max_devices) return;
-  kernels(device.type);  // says what is missing when the build has no such backend
-  throw DeviceError("device {} does not exist: this machine has {} of type {} (numbered from 0)", device.str(), count,
-                    name_of(device.type));
 }
 
 }  // namespace

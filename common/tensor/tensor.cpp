@@ -226,6 +226,16 @@ void Tensor::set_grad(Tensor grad) {
   impl_of(*this).grad = std::move(grad);
 }
 
+void Tensor::zero_grad(bool set_to_none) {
+  Tensor& grad = impl_of(*this).grad;
+  if (!grad.defined()) return;
+  if (set_to_none) {
+    grad = {};
+  } else {
+    grad.zero_();
+  }
+}
+
 void Tensor::backward(Tensor gradient, bool retain_graph) const {
   miniddp::backward({*this}, {std::move(gradient)}, retain_graph);
 }

@@ -118,6 +118,8 @@ class Tensor {
   /// The gradient of a leaf; undefined before the first backward.
   Tensor grad() const;
   void set_grad(Tensor grad);
+  /// Forgets the gradient, or fills it with zeros: what zero_grad() of a module or an optimizer does to each parameter.
+  void zero_grad(bool set_to_none = true);
   /// Gradients of all leaves behind this tensor: each leaf's .grad += d(this)/d(leaf). `gradient` may be omitted for a scalar.
   /// Throws Error if the graph was freed by an earlier backward without retain_graph.
   void backward(Tensor gradient = {}, bool retain_graph = false) const;

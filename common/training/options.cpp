@@ -214,14 +214,6 @@ std::vector<Device> parse_device_list(const std::string& text, const std::string
   return devices;
 }
 
-void check_exists(Device device) {
-  const int count = device_count(device.type);
-  if (device.index < count) return;
-  kernels(device.type);  // says what is missing if this build has no such backend
-  throw DeviceError("device {} does not exist: {} of type {} found; choose others with --devices", device.str(), count,
-                    name_of(device.type));
-}
-
 }  // namespace
 
 std::vector<Device> choose_devices(const TrainingOptions& options, int count) {

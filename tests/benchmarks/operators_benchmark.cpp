@@ -1,7 +1,8 @@
 // Every operator of article B's step by itself, at the article's shapes.
 #include <benchmark/benchmark.h>
 
-#include "tests/benchmarks/network.h"
+#include "chapters/01_single_device/networks.h"
+#include "tests/benchmarks/random_data.h"
 
 namespace miniddp::benchmarks {
 namespace {
@@ -112,7 +113,7 @@ void log_softmax_nll(benchmark::State& state) {
 
 void sgd(benchmark::State& state) {
   batch_of(state);
-  Network net;
+  ArticleB net(/*dropout=*/false);
   std::vector<Tensor> params = net.parameters(), grads, buffers;
   for (const Tensor& p : params) {
     grads.push_back(Tensor::zeros(p.shape()));

@@ -1,8 +1,10 @@
 // One training step of the articles' networks, and the best hand-written oneDNN loop for article B beside it.
 #include <benchmark/benchmark.h>
 
+#include "chapters/01_single_device/networks.h"
+#include "common/optim/sgd.h"
 #include "tests/benchmarks/best_onednn_loop.h"
-#include "tests/benchmarks/network.h"
+#include "tests/benchmarks/random_data.h"
 
 namespace miniddp::benchmarks {
 namespace {
@@ -27,7 +29,7 @@ ArticleBWeights weights_of(const Module& net) {
 void article_b_step(benchmark::State& state) {
   set_threads_per_device(static_cast<int>(state.range(1)));
   manual_seed(1);
-  Network net;
+  ArticleB net(/*dropout=*/false);
   SGD optimizer(net.parameters(), {.lr = lr, .momentum = momentum});
   const Batch batch = random_batch(state.range(0));
   for (int i = 0; i < 3; ++i) train_step(net, optimizer, batch);
@@ -38,7 +40,7 @@ void article_b_step(benchmark::State& state) {
 void best_onednn_loop(benchmark::State& state) {
   set_threads_per_device(static_cast<int>(state.range(1)));
   manual_seed(1);
-  Network net;
+  ArticleB net(/*dropout=*/false);
   SGD optimizer(net.parameters(), {.lr = lr, .momentum = momentum});
   const Batch batch = random_batch(state.range(0));
   BestOnednnLoop loop(state.range(0), weights_of(net), lr, momentum);

@@ -11,7 +11,8 @@
 #include "chapters/03_data_parallel/data_parallel.h"
 #include "common/optim/sgd.h"
 #include "tests/support/catch.h"
-#include "tests/support/compare.h"
+#include "tests/support/check_agrees.h"
+#include "tests/support/cpus.h"
 #include "tests/support/gradients.h"
 #include "tests/support/networks.h"
 #include "tests/support/warnings.h"
@@ -22,17 +23,6 @@ namespace F = miniddp::functional;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-std::vector<Device> cpus(int count) {
-  std::vector<Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back({DeviceType::cpu, i});
-  return devices;
-}
-
-void check_agrees(const Comparison& result) {
-  INFO(result.message);
-  CHECK(result.passed);
-}
 
 /// Loss and gradients of Mini on the first `count` samples of D64.
 double run_mini(Module& model, Mini& network, int64_t count) {

@@ -13,7 +13,8 @@
 #include "common/autograd/node.h"
 #include "common/core/recorder.h"
 #include "tests/support/catch.h"
-#include "tests/support/compare.h"
+#include "tests/support/check_agrees.h"
+#include "tests/support/cpus.h"
 #include "tests/support/gradients.h"
 #include "tests/support/networks.h"
 #include "tests/support/warnings.h"
@@ -25,12 +26,6 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-std::vector<Device> cpus(int count) {
-  std::vector<Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back({DeviceType::cpu, i});
-  return devices;
-}
-
 using Floats = std::vector<float>;
 
 Floats floats(const Tensor& tensor) { return tensor.to_vector<float>(); }
@@ -39,11 +34,6 @@ Tensor numbers(const Shape& shape, Device device = {}) {
   Floats values(static_cast<size_t>(numel_of(shape)));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i + 1);
   return Tensor::from(values, shape, device);
-}
-
-void check_agrees(const Comparison& result) {
-  INFO(result.message);
-  CHECK(result.passed);
 }
 
 /// A module from a function of its inputs, with a Linear(in, out) to have parameters.

@@ -8,7 +8,7 @@
 
 #include "common/optim/sgd.h"
 #include "tests/support/catch.h"
-#include "tests/support/compare.h"
+#include "tests/support/check_agrees.h"
 #include "tests/support/networks.h"
 
 using namespace miniddp;
@@ -59,11 +59,6 @@ template <class T>
 unsigned long crc_of(const Tensor& tensor) {
   const std::vector<T> values = tensor.to_vector<T>();
   return crc32(0, reinterpret_cast<const Bytef*>(values.data()), static_cast<uInt>(values.size() * sizeof(T)));
-}
-
-void check_agrees(const Comparison& result) {
-  INFO(result.message);
-  CHECK(result.passed);
 }
 
 }  // namespace

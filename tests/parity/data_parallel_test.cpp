@@ -16,6 +16,7 @@
 #include "common/training/data.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
+#include "tests/support/cpus.h"
 #include "tests/support/networks.h"
 #include "tests/support/run_program.h"
 #include "tests/support/warnings.h"
@@ -28,12 +29,6 @@ namespace {
 
 using Devices = std::vector<Device>;
 using Losses = std::vector<double>;
-
-Devices cpus(int count) {
-  Devices devices;
-  for (int i = 0; i < count; ++i) devices.push_back({DeviceType::cpu, i});
-  return devices;
-}
 
 Devices first_of(const Devices& devices, size_t count) { return {devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(count)}; }
 

@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "tests/support/catch.h"
-#include "tests/support/compare.h"
+#include "tests/support/check_agrees.h"
 #include "tests/support/run_program.h"
 #include "tests/support/skip.h"
 #include "tests/support/temporary_directory.h"
@@ -54,11 +54,6 @@ std::vector<double> losses_of(Arguments arguments, size_t steps) {
   arguments.insert(arguments.end(), {"--quiet", "--max-steps", std::to_string(steps), "--loss-csv", path});
   run(arguments);
   return read_loss_csv(path);
-}
-
-void check_agrees(const Comparison& result, const std::string& what) {
-  INFO(what << ": " << result.message);
-  CHECK(result.passed);
 }
 
 void check_recorded(const std::string& file, size_t steps, double tolerance, const Arguments& options) {

@@ -8,9 +8,7 @@ namespace miniddp {
 
 class CpuKernels final : public Kernels {
  public:
-  static constexpr int virtual_devices = 64;
-
-  int device_count() const override { return virtual_devices; }
+  int device_count() const override { return most_devices; }
   void* allocate(size_t nbytes, int device) override;
   void deallocate(void* data, size_t nbytes, int device) override;
   void synchronize(int device) override;

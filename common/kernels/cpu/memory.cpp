@@ -13,8 +13,8 @@ Kernels& cpu_kernels() {
 }
 
 void* CpuKernels::allocate(size_t nbytes, int device) {
-  check<DeviceError>(device >= 0 && device < virtual_devices, "expected a device from cpu:0 to cpu:{}, found cpu:{}",
-                     virtual_devices - 1, device);
+  check<DeviceError>(device >= 0 && device < most_devices, "expected a device from cpu:0 to cpu:{}, found cpu:{}",
+                     most_devices - 1, device);
   return block_cache().allocate(nbytes);
 }
 

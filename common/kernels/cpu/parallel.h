@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/core/error.h"
+#include "common/kernels/float_type.h"
 #include "common/kernels/kernels.h"
-#include "common/tensor/tensor.h"
 
 namespace miniddp {
 
@@ -34,16 +33,6 @@ void parallel_for(int64_t n, int64_t cost, const Body& body) {
     const int64_t begin = std::min(n, units * part / parts * unit);
     const int64_t end = std::min(n, units * (part + 1) / parts * unit);
     if (begin < end) body(begin, end);
-  }
-}
-
-/// Calls f(float{}) or f(double{}), as the tensor's dtype says.
-template <class F>
-void with_float_type(const Tensor& tensor, const F& f) {
-  switch (tensor.dtype()) {
-    case DType::float32: return f(float{});
-    case DType::float64: return f(double{});
-    default: throw Error("expected a float32 or float64 tensor, found {}; convert it with Tensor::to(DType)", tensor.describe());
   }
 }
 

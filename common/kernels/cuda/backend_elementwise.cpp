@@ -10,7 +10,6 @@
 namespace miniddp {
 
 using cuda::OnDeviceOf;
-using cuda::with_float_type;
 
 void CudaKernels::fill(Tensor& out, double value) {
   const OnDeviceOf on(out);

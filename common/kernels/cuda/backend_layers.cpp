@@ -16,7 +16,6 @@ using cuda::data_or_null;
 using cuda::OnDeviceOf;
 using cuda::Operand;
 using cuda::Scratch;
-using cuda::with_float_type;
 
 // --- linear -------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@
 namespace miniddp {
 
 using cuda::OnDeviceOf;
-using cuda::with_float_type;
 
 Kernels* cuda_kernels() {
   static CudaKernels* instance = new CudaKernels;  // leaked on purpose: tensors in static variables may outlive it

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "common/kernels/cuda/device.h"
+#include "common/kernels/float_type.h"
 #include "common/kernels/kernels.h"
-#include "common/tensor/tensor.h"
 
 namespace miniddp {
 
@@ -96,16 +96,6 @@ class Scratch {
   int device_;
   void* data_;
 };
-
-/// Calls f(float{}) or f(double{}), as the tensor's dtype says.
-template <class F>
-void with_float_type(const Tensor& tensor, const F& f) {
-  switch (tensor.dtype()) {
-    case DType::float32: return f(float{});
-    case DType::float64: return f(double{});
-    default: throw Error("expected a float32 or float64 tensor, found {}; convert it with Tensor::to(DType)", tensor.describe());
-  }
-}
 
 template <class T>
 T* data_or_null(const Tensor& tensor) {

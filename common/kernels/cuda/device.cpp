@@ -7,14 +7,13 @@
 #include <thread>
 #include <utility>
 
+#include "common/core/device.h"
 #include "common/kernels/cuda/launch.h"
 #include "common/kernels/cuda/matmul.h"
 
 namespace miniddp::cuda {
 
 namespace {
-
-constexpr int most_devices = 64;
 
 DeviceState* make_state(int device) {
   const DeviceGuard guard(device);
