@@ -113,12 +113,19 @@ function(gpu_library name)
   target_link_libraries(${name} PUBLIC gpu fmt::fmt)
 endfunction()
 
-# cuda_all_architectures compiles everything that nvcc compiles for every architecture of GpuFind.cmake, whatever this build is for, in
-# a folder of its own; a warning is an error. It takes minutes: for a nightly run. Needs nvcc, no GPU.
-if(nvcc)
-  add_custom_target(cuda_all_architectures
-    COMMAND ${CMAKE_COMMAND} -S ${CMAKE_SOURCE_DIR} -B ${CMAKE_BINARY_DIR}/cuda_all_architectures -G ${CMAKE_GENERATOR}
-      -DCMAKE_BUILD_TYPE=Release -DMINIDDP_CUDA=ON -DCMAKE_CUDA_COMPILER=${nvcc} "-DCMAKE_CUDA_FLAGS=-Werror all-warnings"
-    COMMAND ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR}/cuda_all_architectures --target miniddp
+# What nvcc compiles, whatever this build is for, each in a folder of its own. A warning of nvcc or of its host compiler is an error.
+# Needs nvcc, no GPU.
+#   cuda_one_architecture    the kernels and the headers' drift guard, for one architecture: a minute, a test runs it (tests/emulated)
+#   cuda_all_architectures   all of common/ for every architecture of GpuFind.cmake: minutes, for a nightly run
+function(gpu_nvcc_build name architectures)
+  add_custom_target(${name}
+    COMMAND ${CMAKE_COMMAND} -S ${CMAKE_SOURCE_DIR} -B ${CMAKE_BINARY_DIR}/${name} -G ${CMAKE_GENERATOR}
+      -DCMAKE_BUILD_TYPE=Release -DMINIDDP_CUDA=ON -DMINIDDP_CUDA_ARCHITECTURES=${architectures} -DCMAKE_CUDA_COMPILER=${nvcc}
+      "-DCMAKE_CUDA_FLAGS=-Werror all-warnings -Xcompiler=-Wall,-Wextra"
+    COMMAND ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR}/${name} --target ${ARGN}
     VERBATIM USES_TERMINAL)
+endfunction()
+if(nvcc)
+  gpu_nvcc_build(cuda_one_architecture 80 miniddp_cuda_kernels emulator_test_kernels drift_guard)
+  gpu_nvcc_build(cuda_all_architectures "" miniddp emulator_test_kernels drift_guard)
 endif()
