@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
 # The GPU check: everything that only a real GPU can tell, in one run of at most 8 minutes, with one table at the end.
 #
-#   tests/gpu/check.sh [--dry-run] [--build DIR] [--out DIR] [--arch 90]
+#   tests/gpu/check.sh [--dry-run] [--build DIR] [--no-build] [--out DIR] [--arch 90]
 #
 #   --dry-run   the same steps on the emulator, with little data: shows that the check itself works
 #   --build     a build folder to use [build/gpu_check, or build/emulated for a dry run]
+#   --no-build  takes the programs in --build as they are
 #   --out       where logs, the table and check.json go [BUILD/gpu_check]
 #   --arch      the architecture to build for [the GPU's own]
 #
 # Inside a folder that pack.sh made it builds nothing and uses the programs there. Exit status 0: every step passed.
 set -uo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-dry=0 build="" out="" arch=native
+dry=0 build="" no_build=0 out="" arch=native
 while [ $# -gt 0 ]; do
   case "$1" in
     --dry-run) dry=1 ;;
     --build) build="${2:?--build needs a folder}"; shift ;;
+    --no-build) no_build=1 ;;
     --out) out="${2:?--out needs a folder}"; shift ;;
     --arch) arch="${2:?--arch needs a number}"; shift ;;
     -h | --help) sed -n '2,/^set/p' "${BASH_SOURCE[0]}" | sed '/^set/d; s/^# \{0,1\}//'; exit 0 ;;
@@ -24,9 +26,16 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+command -v python3 >/dev/null || { echo "error: expected python3 (it writes check.json), found none" >&2; exit 77; }
+if [ $dry = 0 ] && ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && [ ! -e /dev/dxg ] && [ ! -e /dev/nvhost-gpu ]; then
+  echo "error: expected an NVIDIA GPU, found none (no /dev/nvidia0); tests/gpu/check.sh --dry-run in the repository needs none" >&2
+  exit 1
+fi
+
 if [ -f "$here/packed" ]; then
   [ $dry = 0 ] || { echo "error: a packed check has no emulator: run --dry-run in the repository" >&2; exit 2; }
   bin="$here/bin" data="$here/datasets/mnist" root="$here"
+  if compgen -G "$here/lib/*.gz" >/dev/null; then gunzip "$here"/lib/*.gz || exit 1; fi
   # CUDA's libraries: the toolkit's usual places, and those that come with PyTorch.
   cuda_libraries="$(ls -d /usr/local/cuda*/lib64 /usr/local/cuda*/targets/*/lib /usr/lib/x86_64-linux-gnu 2>/dev/null | tr '\n' ':')"
   python_libraries="$(python3 -c 'import glob, site, sys
@@ -106,7 +115,7 @@ export -f build_programs sanitize small_data train
 export root build bin data out arch dry
 export MINIDDP_ROOT="$root"  # for tests that read recorded losses
 
-if [ ! -f "$here/packed" ]; then step "build" 400 bash -c build_programs; fi
+if [ ! -f "$here/packed" ] && [ $no_build = 0 ]; then step "build" 400 bash -c build_programs; fi
 export REQUIRE_GPU=$((1 - dry))
 # A dry run leaves the training tests to ctest, which runs them in every mode.
 step "kernels against CPU" 300 "$bin/emulated_tests" $([ $dry = 1 ] && echo "~training*")

@@ -29,6 +29,7 @@ for program in $programs; do
     grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so|/lib(cuda|cudart|cublas|cublasLt|nccl|nvrtc|nvidia)[^/]*\.so' |
     while read -r library; do cp -L "$library" "$new/lib/"; done
 done
+gzip "$new"/lib/*  # oneDNN alone has 40 MB; check.sh unpacks them
 cp "$root"/datasets/mnist/*.gz "$new/datasets/mnist/"
 cp "$here/check.sh" "$here/pytorch_times.py" "$new/"
 cp -r "$root/tests/parity/recorded" "$new/tests/parity/"
