@@ -1,5 +1,5 @@
-// A fiber: a stack of its own that a thread can leave in the middle of a function and come back to. Switching takes
-// about 7 ns (Boost.Context), an operating-system thread a hundred times longer.
+// A fiber: a stack of its own that a thread can leave in the middle of a function and come back to. Switching takes a few
+// instructions (Boost.Context), where operating-system threads need the kernel and its scheduler.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
