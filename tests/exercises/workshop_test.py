@@ -293,5 +293,12 @@ class PlanTest(unittest.TestCase):
         self.assertEqual([name for name in planned if name not in known], [])
 
 
+class PipeTest(unittest.TestCase):
+    def test_nobody_reads_on(self):
+        command = f"'{sys.executable}' -B '{TOOLS}/workshop.py' progress | true"
+        done = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+        self.assertEqual(done.stderr, "")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The workshop's commands, called by ./tutorial and by the build. Exit status: 0 all well, 1 not, 2 wrong usage."""
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -219,10 +220,15 @@ def main():
     arguments = parser().parse_args()
     try:
         tasks = read_tasks(ROOT)
-        return arguments.function(Workshop(ROOT, arguments.workshop, tasks), arguments)
+        status = arguments.function(Workshop(ROOT, arguments.workshop, tasks), arguments)
+        sys.stdout.flush()
+        return status
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # as of `| head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (WorkshopError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
