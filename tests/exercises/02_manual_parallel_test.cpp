@@ -8,17 +8,12 @@
 #include "chapters/02_manual_parallel/scatter.h"
 #include "common/nn/functional.h"
 #include "tests/exercises/expect.h"
+#include "tests/support/cpus.h"
 
 using namespace miniddp;
 using namespace miniddp::testing;
 
 namespace {
-
-std::vector<Device> cpus(int count) {
-  std::vector<Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back({DeviceType::cpu, i});
-  return devices;
-}
 
 // One weight under two names, and a buffer.
 struct Tied : Cloneable<Tied> {
