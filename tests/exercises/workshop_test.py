@@ -1,4 +1,6 @@
 """Tests of tools/workshop on a small project of its own: a repository with one task, in a temporary folder."""
+import contextlib
+import io
 import re
 import subprocess
 import sys
@@ -12,6 +14,7 @@ sys.path.insert(0, str(TOOLS))
 from learner import Workshop  # noqa: E402
 from run import check_task  # noqa: E402
 from tasks import WorkshopError, learner_file, mutated, read_tasks  # noqa: E402
+from workshop import check_all  # noqa: E402
 
 SOURCE = """#include "some.h"
 int f() {
@@ -274,6 +277,17 @@ class WorkshopTest(unittest.TestCase):
         path = self.write("program", "#!/bin/bash\n" + script)
         path.chmod(0o755)
         return path
+
+    def test_an_emptied_file_has_not_passed(self):
+        workshop = self.workshop()
+        workshop.start("02", force=False, mine=False)
+        program = self.write("program", "#!/bin/bash\necho 'All tests passed (1 assertion in 1 test case)'\n")
+        program.chmod(0o755)
+        for text, passes in (("// BEGIN EXERCISE 02.1 eleven\n// END EXERCISE\n", True), ("", False), ("// BEGIN EXERCISE 02.1 eleven\n", False)):
+            self.write("workshop/02_manual/f.cpp", text)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                self.assertEqual(check_all(workshop, program, workshop.tasks), passes)
+            self.assertEqual("put them back" in printed.getvalue(), not passes)
 
 
 class PlanTest(unittest.TestCase):

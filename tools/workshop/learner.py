@@ -40,13 +40,14 @@ class Workshop:
         return self.chapter_folder(task.chapter) / task.source.name
 
     def region_of(self, task):
-        """The learner's lines of a task; the empty text if there are none."""
+        """The learner's lines of a task, or None if its marks are gone."""
         path = self.file_of(task)
-        return "\n".join(learner_region(path.read_text(errors="replace"), task.name) or []) if path.is_file() else ""
+        lines = learner_region(path.read_text(errors="replace"), task.name) if path.is_file() else None
+        return None if lines is None else "\n".join(lines)
 
     def require_started(self, chapter):
         folder = self.chapter_folder(chapter)
-        missing = [task.source.name for task in self.of_chapter(chapter) if not self.file_of(task).exists()]
+        missing = [task.source.name for task in self.of_chapter(chapter) if not self.file_of(task).is_file()]
         if not folder.is_dir():
             raise WorkshopError(f"chapter {chapter} has not been started: ./tutorial start {chapter}")
         if missing:

@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from generate import generate  # noqa: E402
 from learner import Workshop  # noqa: E402
-from run import FAILED, MISSING, PASSED, WAITING, check_task  # noqa: E402
+from run import FAILED, MISSING, PASSED, WAITING, Outcome, check_task  # noqa: E402
 from tasks import WorkshopError, learner_file, learner_region, not_implemented, read_tasks  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -45,7 +45,12 @@ def check_all(workshop, program, tasks):
     """Prints a line for each task, and what is wrong. True if all passed."""
     outcomes = []
     for task in tasks:
-        outcome = check_task(program, task, workshop.region_of(task))
+        region = workshop.region_of(task)
+        if region is None:  # without the learner's function the project's own would be linked, and pass
+            outcome = Outcome(FAILED, f"failed: {shown(workshop.file_of(task))} has lost the line '// BEGIN EXERCISE {task}' or the "
+                                      "'// END EXERCISE' after it: put them back around your code")
+        else:
+            outcome = check_task(program, task, region)
         outcomes.append(outcome)
         first, *more = outcome.text.splitlines()
         print(f"  {task}: {first}", *map(lambda line: "      " + line, more), sep="\n", flush=True)
