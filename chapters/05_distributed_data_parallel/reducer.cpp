@@ -161,7 +161,7 @@ void Reducer::fill_slice(size_t index) {
 
 // Strictly in order: a full bucket waits for the ones before it.
 void Reducer::start_full_buckets() {
-  // BEGIN SOLUTION 05.6 full buckets start in order
+  // BEGIN SOLUTION 05.6 the run that leaves buckets behind
   while (pending_.size() < buckets_.size() && missing_[pending_.size()] == 0) {
     Tensor flat = buckets_[pending_.size()].flat;
     if (hook_) {
