@@ -1,9 +1,11 @@
 #include <cblas.h>
 #include <cublas_v2.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <vector>
 
@@ -37,23 +39,53 @@ bool alive(cublasHandle_t handle) {
   return handles().alive.contains(handle);
 }
 
+/// OpenBLAS starts threads as soon as it is loaded, and Debian 13's hangs for ever where there is no memory for them. So it is loaded when
+/// cuBLAS is first used, and told to have none: streams are threads already, and results must not depend on the number of cores.
+struct Blas {
+  decltype(&cblas_sgemm) sgemm = nullptr;
+  decltype(&cblas_dgemm) dgemm = nullptr;
+  decltype(&cblas_sgemv) sgemv = nullptr;
+  decltype(&cblas_dgemv) dgemv = nullptr;
+
+  Blas() {
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    void* library = dlopen(MINIDDP_OPENBLAS, RTLD_NOW | RTLD_LOCAL);
+    find(library, "cblas_sgemm", sgemm);
+    find(library, "cblas_dgemm", dgemm);
+    find(library, "cblas_sgemv", sgemv);
+    find(library, "cblas_dgemv", dgemv);
+    if (!complete()) std::fprintf(stderr, "CUDA emulator: OpenBLAS cannot be loaded: %s\n", dlerror());
+  }
+  bool complete() const { return sgemm != nullptr && dgemm != nullptr && sgemv != nullptr && dgemv != nullptr; }
+
+ private:
+  template <class F>
+  static void find(void* library, const char* name, F& function) {
+    if (library != nullptr) function = reinterpret_cast<F>(dlsym(library, name));
+  }
+};
+const Blas& blas() {
+  static const Blas instance;
+  return instance;
+}
+
 CBLAS_TRANSPOSE op_of(cublasOperation_t op) { return op == CUBLAS_OP_N ? CblasNoTrans : CblasTrans; }
 
 void product(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, float alpha, const float* a, int lda,
              const float* b, int ldb, float beta, float* c, int ldc) {
-  cblas_sgemm(CblasColMajor, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  blas().sgemm(CblasColMajor, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 void product(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, double alpha, const double* a, int lda,
              const double* b, int ldb, double beta, double* c, int ldc) {
-  cblas_dgemm(CblasColMajor, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  blas().dgemm(CblasColMajor, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 void product(CBLAS_TRANSPOSE t, int m, int n, float alpha, const float* a, int lda, const float* x, int incx, float beta,
              float* y, int incy) {
-  cblas_sgemv(CblasColMajor, t, m, n, alpha, a, lda, x, incx, beta, y, incy);
+  blas().sgemv(CblasColMajor, t, m, n, alpha, a, lda, x, incx, beta, y, incy);
 }
 void product(CBLAS_TRANSPOSE t, int m, int n, double alpha, const double* a, int lda, const double* x, int incx,
              double beta, double* y, int incy) {
-  cblas_dgemv(CblasColMajor, t, m, n, alpha, a, lda, x, incx, beta, y, incy);
+  blas().dgemv(CblasColMajor, t, m, n, alpha, a, lda, x, incx, beta, y, incy);
 }
 
 /// A column-major matrix of `batch` pieces.
@@ -216,7 +248,7 @@ const char* cublasGetStatusName(cublasStatus_t status) {
 const char* cublasGetStatusString(cublasStatus_t status) { return cublasGetStatusName(status); }
 
 cublasStatus_t cublasCreate(cublasHandle_t* handle) {
-  openblas_set_num_threads(1);  // streams are threads already, and results must not depend on the number of cores
+  if (!blas().complete()) return CUBLAS_STATUS_NOT_INITIALIZED;
   *handle = new cublasContext{current_device()};
   Quiet quiet;
   std::lock_guard lock(handles().mutex);

@@ -88,7 +88,7 @@ TEST_CASE("fault: a second Ctrl-C does not wait for the grace to end") {
 
 TEST_CASE("fault: after the first failure the others get SIGTERM, then SIGKILL") {
   BackgroundProgram run(
-      script(2, "trap '' TERM; if [ $RANK = 1 ]; then exit 5; fi; while true; do sleep 0.1; done",
+      script(2, "trap '' TERM; if [ $RANK = 1 ]; then sleep 0.5; exit 5; fi; while true; do sleep 0.1; done",
              {"--grace", "0.3"}));
   CHECK(run.wait() == 5);
   CHECK(contains(run.output(), "rank 0 did not end within 0.3 s of SIGTERM: killing it"));

@@ -19,6 +19,7 @@ from reference import MODELS, load_split, parse_options, write_whole
 
 def train(rank, world_size, port, options):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(world_size))
+    os.environ["USE_LIBUV"] = "0"  # Debian's PyTorch 2.6 is built without it, and asks for it all the same
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     torch.manual_seed(options.seed)
