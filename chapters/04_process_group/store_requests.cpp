@@ -118,12 +118,10 @@ int64_t StoreServer::add(const std::string& key, int64_t amount) {
 }
 
 std::string StoreServer::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
-  // BEGIN SOLUTION 04.5 compare and set
   const auto found = values_.find(key);
   const bool equal = found == values_.end() ? expected.empty() : found->second == expected;
   if (equal) return values_[key] = desired;
   return found == values_.end() ? expected : found->second;
-  // END SOLUTION
 }
 
 bool StoreServer::has_all(const std::vector<std::string>& keys) const {

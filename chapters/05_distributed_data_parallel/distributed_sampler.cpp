@@ -48,4 +48,14 @@ std::vector<int64_t> UnpaddedSampler::order(int64_t /*epoch*/, Generator /*strea
   return mine;
 }
 
+std::unique_ptr<Sampler> sampler_of_rank(int64_t samples, int world_size, int rank, Split split, bool shuffle) {
+  // BEGIN SOLUTION 05.12 the run that never sees some samples
+  if (split == Split::test) return std::make_unique<UnpaddedSampler>(samples, world_size, rank);
+  DistributedSampler::Options options;
+  options.shuffle = shuffle;
+  options.seed = 0;
+  return std::make_unique<DistributedSampler>(samples, world_size, rank, options);
+  // END SOLUTION
+}
+
 }  // namespace miniddp

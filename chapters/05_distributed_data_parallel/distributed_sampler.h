@@ -1,6 +1,9 @@
 // DistributedSampler: each rank sees its own share of every epoch, bit for bit PyTorch's torch.utils.data.DistributedSampler.
 #pragma once
 
+#include <memory>
+
+#include "common/data/dataset.h"
 #include "common/data/sampler.h"
 
 namespace miniddp {
@@ -46,5 +49,8 @@ class UnpaddedSampler : public Sampler {
  private:
   int64_t n_, world_size_, rank_;
 };
+
+/// What a rank takes of a data set of so many samples: a DistributedSampler with PyTorch's seed for training, an UnpaddedSampler for tests.
+std::unique_ptr<Sampler> sampler_of_rank(int64_t samples, int world_size, int rank, Split split, bool shuffle = true);
 
 }  // namespace miniddp

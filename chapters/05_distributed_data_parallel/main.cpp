@@ -24,9 +24,8 @@ static int train(int argc, char** argv) {
   if (group.rank() == 0) prepare_devices(options, devices);
 
   // 2. The data: this rank's share of every epoch, and of the test set.
-  TrainingData data(options, [&](int64_t samples, Split split) -> std::unique_ptr<Sampler> {
-    if (split == Split::test) return std::make_unique<UnpaddedSampler>(samples, group.size(), group.rank());
-    return std::make_unique<DistributedSampler>(samples, group.size(), group.rank(), DistributedSampler::Options{.shuffle = !options.no_shuffle});
+  TrainingData data(options, [&](int64_t samples, Split split) {
+    return sampler_of_rank(samples, group.size(), group.rank(), split, !options.no_shuffle);
   });
 
   // 3. The model: the wrapper gives all ranks rank 0's weights. Dropout must differ between the ranks.

@@ -37,10 +37,9 @@ static int train(int argc, char** argv) {
   prepare_devices(options, devices);
 
   // 1. The data: every rank takes each size-th sample, from its own number on.
-  TrainingData data(options, [&](int64_t samples, Split split) -> std::unique_ptr<Sampler> {
-    if (split == Split::test) return std::make_unique<UnpaddedSampler>(samples, group.size(), group.rank());
-    const int share = mistake == "same-samples" ? 0 : group.rank();
-    return std::make_unique<DistributedSampler>(samples, group.size(), share);
+  TrainingData data(options, [&](int64_t samples, Split split) {
+    const int share = mistake == "same-samples" && split == Split::train ? 0 : group.rank();
+    return sampler_of_rank(samples, group.size(), share, split);
   });
 
   // 2. The weights: each rank draws others, so that only the broadcast makes them equal.

@@ -207,25 +207,7 @@ TEST_CASE("04.4 waiting for keys", "[04.4]") {
                                 [&] { store.wait({"a", "never", "nor this"}, Milliseconds(200)); });
 }
 
-TEST_CASE("04.5 compare and set", "[04.5]") {
-  TcpStoreOptions options;
-  options.is_server = true;
-  options.timeout = Milliseconds(3000);
-  TcpStore store(options);
-  const auto expect_answer = [&](const std::string& what, const char* expected, const char* desired, const std::string& answer) {
-    expect_equal(fmt::format("compare_set(\"key\", \"{}\", \"{}\") where {}", expected, desired, what),
-                 store.compare_set("key", expected, desired), answer);
-  };
-  expect_answer("there is no key", "me", "you", "me");
-  expect(!store.check({"key"}), "compare_set made a key although it expected another value");
-  expect_answer("there is no key", "", "me", "me");
-  expect_answer("the value is \"me\"", "", "you", "me");
-  expect_answer("the value is \"me\"", "you", "them", "me");
-  expect_answer("the value is \"me\"", "me", "us", "us");
-  expect_answer("the value is \"us\"", "nobody", "them", "us");
-}
-
-TEST_CASE("04.6 who may join", "[04.6]") {
+TEST_CASE("04.5 who may join", "[04.5]") {
   const auto expect_refusal = [](const std::string& what, const std::string& found, const std::vector<std::string>& parts) {
     for (const std::string& part : parts)
       expect(found.find(part) != std::string::npos, fmt::format("{}: expected a refusal that says '{}', found '{}'", what, part, found));

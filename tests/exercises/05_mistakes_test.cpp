@@ -1,6 +1,9 @@
 // Runs of the exercises of chapter 05 that have a mistake in them: two ranks beside one process, tensor by tensor after every step.
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "chapters/05_distributed_data_parallel/distributed_sampler.h"
 #include "chapters/05_distributed_data_parallel/verify_model.h"
 #include "common/data/sampler.h"
 #include "tests/exercises/two_ranks.h"
@@ -52,4 +55,29 @@ TEST_CASE("05.11 the run that sees the same order again", "[05.11]") {
     for (int64_t epoch = 0; epoch < 4; ++epoch) expect_order(seed, epoch, Generator(static_cast<uint64_t>(seed + epoch)).randperm(7));
   }
   expect_equal("order of 4 samples that are not shuffled, epoch 3", distributed_order(4, 1, 3, false), std::vector<int64_t>{0, 1, 2, 3});
+}
+
+TEST_CASE("05.12 the run that never sees some samples", "[05.12]") {
+  // Three ranks' indices, rank after rank.
+  const auto dealt = [](int64_t samples, Split split, int64_t epoch, bool shuffle) {
+    std::vector<int64_t> all;
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::vector<int64_t> mine = sampler_of_rank(samples, 3, rank, split, shuffle)->order(epoch, Generator(0));
+      all.insert(all.end(), mine.begin(), mine.end());
+    }
+    return all;
+  };
+  for (const int64_t epoch : {0, 1}) {
+    const std::string what = fmt::format("12 training samples on 3 ranks, epoch {}", epoch);
+    std::vector<int64_t> sorted = dealt(12, Split::train, epoch, true);
+    std::sort(sorted.begin(), sorted.end());
+    expect_equal(what + ": what the ranks see together, sorted", sorted, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+    const std::vector<int64_t> order = Generator(static_cast<uint64_t>(epoch)).randperm(12);
+    std::vector<int64_t> expected;
+    for (size_t rank = 0; rank < 3; ++rank)
+      for (size_t i = rank; i < 12; i += 3) expected.push_back(order[i]);
+    expect_equal(what + ": what ranks 0, 1 and 2 see, in their order", dealt(12, Split::train, epoch, true), expected);
+  }
+  expect_equal("6 training samples on 3 ranks that are not shuffled", dealt(6, Split::train, 1, false), {0, 3, 1, 4, 2, 5});
+  expect_equal("7 test samples on 3 ranks, each once", dealt(7, Split::test, 0, true), {0, 3, 6, 1, 4, 2, 5});
 }
