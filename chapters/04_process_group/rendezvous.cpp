@@ -12,6 +12,10 @@ namespace {
 
 constexpr int candidate_ports = 16;
 
+constexpr std::string_view how_to_start =
+    " (start all ranks with ./tutorial run NN --nproc N, torchrun, mpirun or srun; or set RANK, WORLD_SIZE, MASTER_ADDR and "
+    "MASTER_PORT for each)";
+
 /// Variables, with PyTorch's words for those that are missing or wrong.
 class Environment {
  public:
@@ -25,7 +29,7 @@ class Environment {
   }
   bool has(const char* name) const { return find(name).has_value(); }
 
-  std::string text(const char* name, std::string_view advice = "") const {
+  std::string text(const char* name, std::string_view advice = how_to_start) const {
     const auto value = find(name);
     check(value.has_value(),
           "Error initializing torch.distributed using env:// rendezvous: environment variable {} expected, "
@@ -34,7 +38,7 @@ class Environment {
     return *value;
   }
 
-  int number(const char* name, std::string_view advice = "") const {
+  int number(const char* name, std::string_view advice = how_to_start) const {
     const std::string value = text(name, advice);
     int result = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);

@@ -146,10 +146,10 @@ TEST_CASE("process group: case 79, missing and wrong variables, a second init, n
     auto without = all, empty = all;
     without.erase(name);
     empty[name] = "";
-    CHECK(message_of([&] { read_env(without); }) == missing + name + " expected, but not set");
-    CHECK(message_of([&] { read_env(empty); }) == missing + name + " expected, but not set");
+    CHECK(message_of([&] { read_env(without); }).starts_with(missing + name + " expected, but not set"));
+    CHECK(message_of([&] { read_env(empty); }).starts_with(missing + name + " expected, but not set"));
   }
-  CHECK(message_of([&] { read_env({}); }) == missing + "RANK expected, but not set");
+  CHECK(message_of([&] { read_env({}); }).starts_with(missing + "RANK expected, but not set (start all ranks with "));
   const auto with = [&](const char* name, const char* value) {
     auto changed = all;
     changed[name] = value;
