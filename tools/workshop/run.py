@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tasks import not_implemented
 
-PASSED, MISSING, WAITING, FAILED = "passed", "not implemented yet", "waiting", "failed"
+PASSED, MISSING, WAITING, NOT_FOUND, FAILED = "passed", "not implemented yet", "waiting", "not found yet", "failed"
 LIMIT_SECONDS = 30
 
 
@@ -70,7 +70,7 @@ def check_task(program, task, region=""):
         return Outcome(FAILED, "could not be tried: " + (last_lines(output, 3) or "it was skipped"))
     text = explain(status, output)
     if task.mistake:
-        text = "not found yet: " + text.removeprefix("failed: ")
+        return Outcome(NOT_FOUND, f"{NOT_FOUND}: " + text.removeprefix("failed: "))
     return Outcome(FAILED, text)
 
 

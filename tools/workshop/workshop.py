@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from generate import generate  # noqa: E402
 from learner import Workshop  # noqa: E402
-from run import FAILED, MISSING, PASSED, WAITING, Outcome, check_task  # noqa: E402
+from run import FAILED, MISSING, NOT_FOUND, PASSED, WAITING, Outcome, check_task  # noqa: E402
 from tasks import WorkshopError, learner_file, learner_region, not_implemented, read_tasks  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -159,7 +159,7 @@ def command_prove(workshop, arguments):
     starter = "\n".join(learner_region(learner_file(ROOT, task.source, workshop.tasks, solved=False), task.name))
     outcome = check_task(bin_folder / f"exercise_{task.chapter}_starter", task, starter)
     if task.mistake:  # its run may need tasks that are not done
-        expect(outcome.state == WAITING or outcome.text.startswith("not found yet: "), f"untouched starter: {outcome.text}")
+        expect(outcome.state in (WAITING, NOT_FOUND), f"untouched starter: {outcome.text}")
     else:
         expect(outcome.text == MISSING, f"untouched starter: {outcome.text}")
     outcome = check_task(bin_folder / f"exercise_{task.chapter}_solution", task)
@@ -167,8 +167,8 @@ def command_prove(workshop, arguments):
     killed = 0
     for number, mutant in enumerate(task.mutants, 1):
         outcome = check_task(bin_folder / f"exercise_{task.name}_mutant_{number}", task)
-        expect(outcome.state == FAILED, f"mutant '{mutant.what}': {outcome.text}")
-        killed += outcome.state == FAILED
+        expect(outcome.state in (NOT_FOUND, FAILED), f"mutant '{mutant.what}': {outcome.text}")
+        killed += outcome.state in (NOT_FOUND, FAILED)
     print(f"{task}: {killed} of {len(task.mutants)} mutants killed")
     arguments.results.mkdir(parents=True, exist_ok=True)
     (arguments.results / task.name).write_text(f"{killed} {len(task.mutants)}\n")
